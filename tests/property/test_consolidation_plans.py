@@ -162,7 +162,7 @@ def test_cons_46_search_with_one_branch_is_never_worse_than_greedy_choice() -> N
     assert limited < SEEDS / 5
 
 
-def test_cons_46_node_that_a_search_did_not_reach_says_how_far_the_plan_may_be_from_the_best() -> None:
+def test_cons_46_node_that_is_not_reached_says_how_far_from_the_best_the_plan_is() -> None:
     types = {"big": ("8", "32Gi", 0.80), "c": ("4", "4Gi", 0.15), "r": ("1", "16Gi", 0.15)}
     build = fixture({"a": ("big", ((1, "3500m", "2Gi"), (1, "500m", "14Gi")))}, types, grows=["c", "r"])
     search = search_of(Case(0, build.snapshot(), policy(types, max_surge=NodeLimit(nodes=2))))

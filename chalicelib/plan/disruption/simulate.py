@@ -230,8 +230,8 @@ def carry_out(
 ) -> None:
     """Make removals that were found elsewhere part of the simulated cluster, with the places that their pods have
     already, and use the disruptions of their budgets."""
-    nobody: Ints = np.array([], dtype=np.int64)
-    places, index = PodDestinations(simulated, nobody, nobody), simulated.table.index
+    no_rows: Ints = np.array([], dtype=np.int64)
+    places, index = PodDestinations(simulated, no_rows, no_rows), simulated.table.index
     for removal in removals:
         row, candidate = index.get(removal.node.name), checker.of(removal.node)
         if row is None or not isinstance(candidate, Candidate):

@@ -146,7 +146,7 @@ def test_back_off_doubles_from_one_hour_to_a_day(times: int, hours: float) -> No
     assert FIRST_BACKOFF <= row.until - NOW <= LONGEST_BACKOFF
 
 
-def test_same_nodes_are_not_proposed_before_the_back_off_is_over_and_then_fail_for_longer() -> None:
+def test_same_nodes_wait_for_the_end_of_the_back_off_which_grows_each_time() -> None:
     row = failed(replacement("a", "b", id="r0"), NO_PLACE, NOW)
     build = machines("a", "b")
     early = turn(build, row, propose=["a"], now=NOW + 3599.0)
@@ -168,7 +168,7 @@ def test_failure_of_other_nodes_lengthens_no_back_off() -> None:
     assert new.times == 0
 
 
-def test_failure_is_forgotten_a_day_after_its_back_off_or_when_the_nodes_are_replaced() -> None:
+def test_failure_is_forgotten_a_day_after_its_back_off_or_with_a_replacement() -> None:
     row = failed(replacement(id="r0"), NO_PLACE, NOW)
     assert turn(machines("a"), row, now=row.until + REMEMBERED - 1.0).result.rows == {"r0": row}
     assert turn(machines("a"), row, now=row.until).result.verdicts == {}

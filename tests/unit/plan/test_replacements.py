@@ -116,7 +116,7 @@ def test_confirm_after_zero_begins_at_once() -> None:
     assert played.bought == [("s", 0, 1, row.id)]
 
 
-def test_cons_42_row_begins_at_the_first_confirmation_after_confirm_after_and_is_forgotten_below_the_score() -> None:
+def test_cons_42_row_begins_when_it_is_confirmed_and_ends_below_the_score() -> None:
     row = replacement(state=PROPOSED, proposed_at=NOW, since=NOW)
     at_30 = turn(machines("a"), row, now=NOW + 30.0)
     assert at_30.row is not None
@@ -298,7 +298,7 @@ def test_cons_49_row_fails_with_its_purchase_and_drains_nothing(ends: dict[str, 
     assert played.result.reserved == frozenset()
 
 
-def test_row_of_which_nothing_was_asked_of_the_provider_in_time_buys_again_if_it_is_still_wanted() -> None:
+def test_row_whose_purchase_never_reached_the_provider_buys_again_if_wanted() -> None:
     row = replacement(state=BUYING, ends={GROW: NOT_BEGUN})
     again = turn(machines("a"), row, consolidation=with_policy(max_replacements=1, max_surge=NodeLimit(nodes=1)))
     assert again.bought == [("s", 0, 1, "r1")]
@@ -397,7 +397,7 @@ def test_drain_does_not_begin_while_one_of_two_new_nodes_is_missing() -> None:
     assert played.judge.asked == []
 
 
-def test_ready_move_is_judged_again_with_its_purchases_paid_and_drained_as_the_row_says() -> None:
+def test_ready_move_is_judged_again_with_its_purchases_paid_and_then_drained() -> None:
     played = turn(machines("a", new=1), replacement())
     assert played.judge.asked == [(("a",), COST)]
     assert played.judge.open == [{"a", "s-0"}]
