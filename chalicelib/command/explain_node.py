@@ -345,5 +345,15 @@ _ADVICE: Mapping[ReasonCode, str] = MappingProxyType(
         ReasonCode.SEARCH_LIMIT: "nothing: a later pass goes on; consolidation.effort says how long it searches",
         ReasonCode.IN_REPLACEMENT: "nothing: outscaler get operations {cluster} shows what is under way",
         ReasonCode.REPLACEMENT_FAILED: "see to what is named; it is tried again by itself, later after each failure",
+        ReasonCode.NODE_AT_RISK: "nothing: its pods move before the vendor takes it back",
+        ReasonCode.SPOT_SHARE: "raise spot.maxShare, or add spot groups",
+        ReasonCode.ON_DEMAND_BASE: "lower spot.onDemandBase",
+        ReasonCode.SPOT_RETURN: "nothing but time; spot.returnAfter says how long",
+        ReasonCode.NOT_EXPIRED: "nothing but time; nodeLifecycle.maxNodeAge says how long",
+        ReasonCode.GROUP_BUSY: "nothing: it goes on when the vendor is ready",
+        ReasonCode.NOT_SICK_LONG_ENOUGH: "nothing but time; nodeLifecycle.repair says how long",
+        ReasonCode.TOO_MANY_UNHEALTHY: "find the common cause, or raise nodeLifecycle.maxUnhealthy",
+        ReasonCode.REPAIRED_ONE_BY_ONE: "raise the group's maximum, so that a new node may come first",
+        ReasonCode.CANNOT_RESTART: "write action: replace in nodeLifecycle.repair",
     }
 )

@@ -30,7 +30,10 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
     """One instance. id equals Node.provider_id once it has joined; handle identifies it when the provider removes it.
     held: why the provider currently refuses to remove it (a user protects it there), empty if it does not. created:
     creation time at the vendor, epoch seconds, 0.0: unknown. claimants: the names of the Nodes that claim this
-    instance if its Node cannot be determined; `node` is empty then."""
+    instance if its Node cannot be determined; `node` is empty then. leaves_at: when the vendor takes it back, as it has
+    announced, epoch seconds; 0.0: it has announced nothing. outdated: in what it differs from an instance that the
+    group would create now, "" in nothing that is known. busy: what the vendor changes on it now, for instance a repair;
+    repaired_by: who repairs it if it is sick; "" for nobody."""
 
     id: str
     state: InstanceState = InstanceState.RUNNING
@@ -40,6 +43,10 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
     held: str = ""
     created: float = 0.0
     claimants: tuple[str, ...] = ()
+    leaves_at: float = 0.0
+    outdated: str = ""
+    busy: str = ""
+    repaired_by: str = ""
 
 
 class GroupOptions(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -103,6 +110,10 @@ class NodeGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     billed_per: float = 1.0  # seconds of the vendor's billing unit: a started unit is paid as a whole
     price_error: str = ""  # why its provider names no price, empty if it does or never does
     spot: bool = False  # its instances may be taken back by the vendor
+    interruption_rate: float = 0.0  # share of its instances that the vendor says it takes back in a month; 0: unknown
+    replaces_interrupted: bool = False  # the vendor buys another instance when it announces an interruption
+    restarts: bool = False  # its provider can restart an instance (NodeRestarter)
+    busy: str = ""  # who changes its instances now (an activity of the vendor), empty if nobody does
     claim: str = ""  # globally unique identity of the group, independent of policy names; empty: unknown
     scale_down_held: str = ""  # why the provider currently forbids removals (a rollout), empty if it does not
     discovered: bool = False

@@ -60,6 +60,47 @@ class DrainedOwner(msgspec.Struct, frozen=True, omit_defaults=True):
     times: int = 0
 
 
+class InterruptionNotice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A node that its vendor takes back: since when this is known, and when it leaves."""
+
+    seen_at: float
+    leaves_at: float
+
+
+class InterruptionRisk(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is learnt of a spot group's interruptions (docs/reference/spot.md "Risk"). interruptions, hours: of its
+    nodes, both halved every 7 days; counted_at: until when they are counted, nodes: how many it had then. last_notice:
+    of the last interruption. notices: node -> the notice that holds now."""
+
+    interruptions: float = 0.0
+    hours: float = 0.0
+    counted_at: float = 0.0
+    nodes: int = 0
+    last_notice: float = 0.0
+    notices: dict[str, InterruptionNotice] = {}
+
+
+class JoinStatistics(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is learnt of the nodes that a group was asked for (docs/reference/learning.md). ready: seconds from the
+    request until ready, of the last joins, the newest last. joined, failed: how many came and how many did not, both
+    halved every 7 days; counted_at: when they were last halved. starting: node -> when it was requested, of nodes that
+    are not ready yet. seen_until: the creation of the newest node that was looked at."""
+
+    ready: tuple[int, ...] = ()
+    joined: float = 0.0
+    failed: float = 0.0
+    counted_at: float = 0.0
+    starting: dict[str, float] = {}
+    seen_until: float = 0.0
+
+
+class SickCondition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A condition that makes a node sick. since: when it began; seen_at: the last pass that has seen it."""
+
+    since: float
+    seen_at: float
+
+
 class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"failed_instances": "erred"}):
     """Memory per node group."""
 
@@ -77,6 +118,9 @@ class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"fail
     failed_removals: dict[str, FailedRemoval] = {}  # by node
     drained: dict[str, DrainedOwner] = {}  # by owner of pods (namespace/kind/name)
     first_seen: float = 0.0  # the first pass that accepted the group as this cluster's; 0.0: none yet
+    risk: InterruptionRisk | None = None  # of a spot group
+    joins: JoinStatistics | None = None
+    fallback_since: float = 0.0  # its nodes since then were bought because spot groups were not to be had
 
 
 class NodeMemory(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -90,6 +134,10 @@ class NodeMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     pods: int = 0  # checksum of the pods on it, DaemonSets' not counted; only while consolidation is on
     pods_since: float = 0.0  # since when it has exactly these pods, as far as passes have seen
     wanted_since: float = 0.0  # since when every search wants to consolidate it into room that exists
+    fallback: bool = False  # bought on demand because spot groups were not to be had
+    sick: dict[str, SickCondition] = {}  # by type of condition
+    restarted_at: float = 0.0  # when its last restart as a repair was planned
+    drifted_since: float = 0.0  # since when every pass has seen that it is outdated
 
 
 class LearntTemplate(msgspec.Struct, frozen=True, omit_defaults=True):

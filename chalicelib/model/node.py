@@ -23,12 +23,14 @@ class Taint(msgspec.Struct, frozen=True, gc=False):
 
 
 class Condition(msgspec.Struct, frozen=True, gc=False):
-    """A node condition; changed is its last transition in epoch seconds, 0.0 if the API gave none."""
+    """A node condition. changed: its last transition in epoch seconds, 0.0 if the API gave none. message: "node
+    is shutting down" where the kubelet says so, "" otherwise."""
 
     type: str
     status: str
     reason: str = ""
     changed: float = 0.0
+    message: str = ""
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):

@@ -22,6 +22,7 @@ class OperationKind(StrEnum):
     DELETE_NODES = "remove"  # the named nodes, drained if needed
     DECREASE_TARGET = "shrink"  # from_size -> to_size, only instances that never arrived
     DELETE_INSTANCES = "discard"  # the named instances, which never became nodes: no drain
+    RESTART_NODE = "restart"  # the named node: drained, restarted by its provider, given back
 
 
 class OperationState(StrEnum):
@@ -99,6 +100,7 @@ class OperationSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""  # DisruptionReason of a removal that is not for being unneeded
     price: int = 0  # of one of its nodes, per hour in millionths; 0: unknown
     currency: str = ""  # of price
+    leaves_at: float = NEVER  # when the vendor takes the target back, for a removal that is `interrupted`
 
 
 class OperationStatus(msgspec.Struct, frozen=True, omit_defaults=True):

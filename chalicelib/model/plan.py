@@ -92,7 +92,8 @@ class GroupVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Removal(msgspec.Struct, frozen=True, omit_defaults=True):
     """A node to be removed. kind: empty | drain. destinations: where the simulation placed each evicted pod.
-    replacement: id of the replacement to which it belongs."""
+    replacement: id of the replacement to which it belongs. leaves_at: when its vendor takes it back, 0.0 if it does
+    not."""
 
     node: str
     group: str
@@ -101,6 +102,17 @@ class Removal(msgspec.Struct, frozen=True, omit_defaults=True):
     destinations: dict[str, str] = {}
     reason: DisruptionReason = DisruptionReason.UNNEEDED
     replacement: str = ""
+    leaves_at: float = 0.0
+
+
+class Restart(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A sick node that its provider restarts. evict: the pods that leave it first. condition: by which it is sick, as
+    type=status."""
+
+    node: str
+    group: str
+    condition: str
+    evict: tuple[str, ...] = ()
 
 
 class Repair(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_size": "from", "to_size": "to"}):
@@ -251,6 +263,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     ignored: tuple[IgnoredPods, ...] = ()
     removals: tuple[Removal, ...] = ()
     repairs: tuple[Repair, ...] = ()
+    restarts: tuple[Restart, ...] = ()
     marks: tuple[TaintUpdate, ...] = ()
     paused: Reason | None = None  # what blocks all removals in this pass
     unneeded: tuple[str, ...] = ()

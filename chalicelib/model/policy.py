@@ -137,7 +137,8 @@ class NodePrices(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
     """Hourly prices of nodes, in one currency. currency: its ISO 4217 code, "" if the policy does not say; such prices
     are only compared with each other and with those of the provider's own currency. as_of: the date of the list,
     YYYY-MM-DD, "" if unknown. A node costs the price of its instance type, otherwise cpu (per
-    core) + memory (per GiB) + gpu (per GPU) of its capacity; `node` is added per node in both cases. None: not set."""
+    core) + memory (per GiB) + gpu (per GPU) of its capacity; `node` is added per node in both cases. spot: prices of
+    instance types of spot groups, in place of the others. None: not set."""
 
     instance_types: dict[str, float] = {}
     cpu: float | None = None
@@ -146,6 +147,7 @@ class NodePrices(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
     node: float = 0.0
     currency: str = ""
     as_of: str = ""
+    spot: dict[str, float] = {}
 
 
 class KubernetesAccess(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -261,6 +263,79 @@ class DisruptionBudget(msgspec.Struct, frozen=True, omit_defaults=True, rename="
     time_zone: str = "UTC"
 
 
+class DriftAction(StrEnum):
+    """What happens to a node that its group would create otherwise now."""
+
+    OFF = "off"
+    REPORT = "report"
+    REPLACE = "replace"
+
+
+class RepairAction(StrEnum):
+    """What happens to a sick node. A node that is sick again after its restart is replaced."""
+
+    RESTART = "restart"
+    REPLACE = "replace"
+
+
+class RepairRule(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """An entry of spec.nodeLifecycle.repair: nodes with the condition in one of these statuses for `after` seconds are
+    sick. flap_time: an interruption of the condition that is shorter does not reset this time. groups: ids or names of
+    groups or pools, all groups without any."""
+
+    condition: str
+    after: float
+    status: tuple[str, ...] = ("True",)
+    flap_time: float = 60.0
+    action: RepairAction = RepairAction.REPLACE
+    groups: tuple[str, ...] = ()
+
+
+class NodeLifecycle(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """spec.nodeLifecycle (docs/reference/node-lifecycle.md). max_node_age: None: nodes may grow old. groups: ids or
+    names of groups or pools to which age and drift apply, all groups without any. jitter: the largest share of
+    max_node_age by which a node goes earlier. expiry_grace: seconds after max_node_age until a node is reported as
+    overdue. max_unhealthy: a group with a larger share of sick nodes is not repaired. annotations: whether
+    karpenter.sh/do-not-disrupt holds expired and drifted nodes; it never holds a repair."""
+
+    max_node_age: float | None = None
+    groups: tuple[str, ...] = ()
+    jitter: float = 0.1
+    expiry_grace: float = 72 * 3600.0
+    drift: DriftAction = DriftAction.REPORT
+    repair: tuple[RepairRule, ...] = ()
+    max_unhealthy: float = 0.2
+    annotations: bool = True
+
+
+class InterruptionAction(StrEnum):
+    """Whether nodes that their vendor takes back are evacuated, or only reported."""
+
+    ACT = "act"
+    REPORT = "report"
+
+
+class RebalanceAction(StrEnum):
+    """What a vendor's recommendation to leave a node is worth."""
+
+    IGNORE = "ignore"
+    PREFER = "prefer"
+
+
+class Spot(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """spec.spot (docs/reference/spot.md). groups: ids or names of groups or pools, those that their provider or a label
+    calls spot without any. avoid_after_interruption, return_after: seconds. max_share: of the nodes of a pool that one
+    spot group may hold. on_demand_base: nodes of a pool that stay on demand."""
+
+    groups: tuple[str, ...] = ()
+    interruptions: InterruptionAction = InterruptionAction.ACT
+    avoid_after_interruption: float = 1800.0
+    return_after: float = 3600.0
+    max_share: float = 1.0
+    on_demand_base: int = 0
+    rebalance: RebalanceAction = RebalanceAction.IGNORE
+
+
 class Window(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """A maintenance window: opens when the five-field cron expression matches in time_zone, lasts `duration` seconds.
     removals True: nodes are removed inside such windows only; False: not inside this one."""
@@ -274,7 +349,8 @@ class Window(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """One cluster's policy in force. providers: each provider's own settings as validated text values. pauses: what an
-    operator has paused now; never part of a document."""
+    operator has paused now; never part of a document. node_lifecycle: None: nodes may grow old, drift and be sick.
+    spot: None: interruptions are only reported."""
 
     name: str
     mode: Mode = Mode.SHADOW
@@ -288,6 +364,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     max_disruption: MaxDisruption = MaxDisruption()
     consolidation: Consolidation = Consolidation()
     disruption_budgets: tuple[DisruptionBudget, ...] = ()
+    node_lifecycle: NodeLifecycle | None = None
+    spot: Spot | None = None
     maintenance_windows: tuple[Window, ...] = ()
     rules: tuple[Rule, ...] = ()
     schedules: tuple[Schedule, ...] = ()

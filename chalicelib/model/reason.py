@@ -155,6 +155,25 @@ class ReasonCode(StrEnum):
     IN_REPLACEMENT = "InReplacement"  # id
     REPLACEMENT_FAILED = "ReplacementFailed"  # until, detail
 
+    # --- spot: why a group is not bought or a node not moved, and notes (docs/reference/spot.md)
+    NODE_AT_RISK = "NodeAtRisk"  # until, signal; without until: at once
+    INTERRUPTION_REPORTED = "InterruptionReported"  # node, until, signal
+    NO_REPLACEMENT_IN_TIME = "NoReplacementInTime"  # node, until, ready
+    SPOT_AVOIDED = "RecentlyInterrupted"  # until
+    SPOT_SHARE = "SpotShareReached"  # share, nodes, of
+    ON_DEMAND_BASE = "OnDemandBase"  # base
+    SPOT_RETURN = "SpotReturnsLater"  # group, until
+
+    # --- age, drift, repair: why a node stays, and notes (docs/reference/node-lifecycle.md)
+    NOT_EXPIRED = "NotExpired"  # until
+    NODE_OVERDUE = "NodeOverdue"  # node, since
+    NODE_DRIFTED = "NodeDrifted"  # node, detail
+    GROUP_BUSY = "GroupBusy"  # who
+    NOT_SICK_LONG_ENOUGH = "NotSickLongEnough"  # condition, since, needs
+    TOO_MANY_UNHEALTHY = "TooManyUnhealthy"  # unhealthy, of, share
+    REPAIRED_ONE_BY_ONE = "RepairedOneByOne"  # node
+    CANNOT_RESTART = "CannotRestart"  # provider
+
     # --- why a pod blocks its node, the `rule` of BLOCKED_BY_POD
     CONTROLLER_NOT_FOUND = "ControllerNotFound"
     MIN_REPLICAS = "MinReplicasReached"
@@ -173,13 +192,14 @@ class ReasonCode(StrEnum):
 
 
 class DisruptionReason(StrEnum):
-    """Why nodes go; a policy's disruptionBudgets name these words."""
+    """Why nodes go; a policy's disruptionBudgets name these words, but for the last, which nothing limits."""
 
     UNNEEDED = "unneeded"
     CONSOLIDATION = "consolidation"
     EXPIRED = "expired"
     DRIFTED = "drifted"
     REPAIR = "repair"
+    INTERRUPTED = "interrupted"
 
 
 class Reason(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -178,14 +178,15 @@ CONSOLIDATION_TYPE = ValueType(
 
 # -- spec.disruptionBudgets ----------------------------------------------------------------------------------------
 
-_REASON = choice(tuple(DisruptionReason), DisruptionReason)
+_LIMITED = tuple(reason for reason in DisruptionReason if reason is not DisruptionReason.INTERRUPTED)
+_REASON = choice(_LIMITED, DisruptionReason)
 _REASONS_OF_KARPENTER = {"Underutilized": "consolidation", "Empty": "unneeded", "Drifted": "drifted"}
 
 
 def _read_reason(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
     word = scalar_text(node)
-    if word == "interruption":
-        diagnostics.problem(path, "'interruption' cannot be limited: those nodes go anyway", "take it out")
+    if word in {"interruption", "interrupted"}:
+        diagnostics.problem(path, f"{quote(word)} cannot be limited: those nodes go anyway", "take it out")
         return UNSET
     if word in _REASONS_OF_KARPENTER:
         diagnostics.problem(path, f"{quote(word)} is Karpenter's word", f"write {_REASONS_OF_KARPENTER[word]}")
@@ -222,8 +223,7 @@ DISRUPTION_BUDGET = section(
     Field(
         "reasons",
         ValueType(_REASONS.name, _read_reasons, _REASONS.show, _REASONS.form),
-        f"What it limits: {', '.join(DisruptionReason)}; all but unneeded if not given. Interruptions are never "
-        "limited.",
+        f"What it limits: {', '.join(_LIMITED)}; all but unneeded if not given. Interruptions are never limited.",
     ),
     Field("cron", CRON, "When it begins to hold: minute, hour, day of the month, month, day of the week."),
     ZONE_OF_CRON,

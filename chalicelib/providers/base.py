@@ -104,6 +104,19 @@ class OneChangeAtATime(Protocol):
 
 
 @runtime_checkable
+class NodeRestarter(Protocol):
+    """A provider whose vendor restarts an instance; its groups say so (NodeGroup.restarts)."""
+
+    def restart(self, operation: Operation) -> Outcome:
+        """Restart the one instance of operation.targets (by handle), hard where the vendor distinguishes; idempotent.
+
+        Pending while the vendor works, with what a repeated call needs in data; Done when the vendor says that the
+        instance runs again, or that it has taken the request where it says no more. Refused before any write (Failed)
+        if the target belongs to another group, or its Node shows that it is no longer the planned machine (Conflict).
+        Raises ProviderError."""
+
+
+@runtime_checkable
 class QuotaReader(Protocol):
     """A provider that knows how many instances its account may still create."""
 

@@ -32,6 +32,10 @@ def _time(reason: Reason, name: str) -> str:
     return format_duration(_n(reason, name))
 
 
+def _until(reason: Reason) -> str:
+    return f"until {format_time(_n(reason, 'until'))}" if "until" in reason.params else ""
+
+
 def _rule(reason: Reason) -> str:
     rule = Reason(ReasonCode(_p(reason, "rule")), {k: v for k, v in reason.params.items() if k not in {"pod", "rule"}})
     return f"{rule.code.value}: {sentence(rule)}; {_REMEDY.get(rule.code, 'look at the pod')}"
@@ -403,6 +407,60 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
     ReasonCode.REPLACEMENT_FAILED: (
         _fixed("its replacement failed"),
         lambda r: f"{_p(r, 'detail')}; tried again after {format_time(_n(r, 'until'))}",
+    ),
+    ReasonCode.NODE_AT_RISK: (
+        _fixed("its vendor takes it back"),
+        lambda r: ", ".join(filter(None, (_until(r), _p(r, "signal")))),
+    ),
+    ReasonCode.INTERRUPTION_REPORTED: (
+        lambda r: f"the vendor takes back node {_p(r, 'node')}; spec.spot.interruptions: act would evacuate it",
+        lambda r: ", ".join(filter(None, (_until(r), _p(r, "signal")))),
+    ),
+    ReasonCode.NO_REPLACEMENT_IN_TIME: (
+        lambda r: f"no new node can be ready before the vendor takes back node {_p(r, 'node')}",
+        lambda r: f"{_until(r)}, a new node usually takes {_time(r, 'ready')}",
+    ),
+    ReasonCode.SPOT_AVOIDED: (
+        _fixed("its vendor has taken back a node of it a short time ago (avoidAfterInterruption)"),
+        _until,
+    ),
+    ReasonCode.SPOT_SHARE: (
+        _fixed("it holds its share of the pool's nodes (spot.maxShare)"),
+        lambda r: f"{_p(r, 'nodes')} of {_p(r, 'of')}, at most {_n(r, 'share'):.0%}",
+    ),
+    ReasonCode.ON_DEMAND_BASE: (
+        _fixed("so many nodes of the pool stay on demand (spot.onDemandBase)"),
+        lambda r: _p(r, "base"),
+    ),
+    ReasonCode.SPOT_RETURN: (
+        lambda r: f"spot group {_p(r, 'group')} must be quiet for longer first (spot.returnAfter)",
+        _until,
+    ),
+    ReasonCode.NOT_EXPIRED: (_fixed("younger than its part of maxNodeAge"), _until),
+    ReasonCode.NODE_OVERDUE: (
+        lambda r: f"node {_p(r, 'node')} is older than maxNodeAge and expiryGrace allow",
+        lambda r: f"expired {format_time(_n(r, 'since'))}",
+    ),
+    ReasonCode.NODE_DRIFTED: (
+        lambda r: f"node {_p(r, 'node')} is not as its group is defined now",
+        lambda r: _p(r, "detail"),
+    ),
+    ReasonCode.GROUP_BUSY: (_fixed("its vendor changes it now"), lambda r: _p(r, "who")),
+    ReasonCode.NOT_SICK_LONG_ENOUGH: (
+        lambda r: f"sick by {_p(r, 'condition')}, not for long enough",
+        lambda r: f"since {format_time(_n(r, 'since'))}, needs {_time(r, 'needs')}",
+    ),
+    ReasonCode.TOO_MANY_UNHEALTHY: (
+        _fixed("too many nodes of its group are sick to repair any (maxUnhealthy)"),
+        lambda r: f"{_p(r, 'unhealthy')} of {_p(r, 'of')}, at most {_n(r, 'share'):.0%}",
+    ),
+    ReasonCode.REPAIRED_ONE_BY_ONE: (
+        _fixed("its group repairs one node at a time"),
+        lambda r: f"now {_p(r, 'node')}",
+    ),
+    ReasonCode.CANNOT_RESTART: (
+        lambda r: f"provider {_p(r, 'provider')} cannot restart a node",
+        None,
     ),
     ReasonCode.CONTROLLER_NOT_FOUND: (_fixed("its controller does not exist"), lambda r: _p(r, "controller")),
     ReasonCode.MIN_REPLICAS: (

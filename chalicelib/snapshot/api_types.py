@@ -273,6 +273,7 @@ class _NodeCondition(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # 
     type: str = ""
     status: str = ""
     reason: str = ""
+    message: str = ""
     last_transition_time: str | None = None
 
 

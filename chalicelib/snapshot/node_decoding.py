@@ -73,12 +73,22 @@ def node_from_wire(item: api_types.ApiNode) -> Node:
         taints=tuple(Taint(t.key, t.effect, t.value) for t in spec.taints or ()),
         unschedulable=spec.unschedulable,
         conditions=tuple(
-            Condition(c.type, c.status, c.reason, parse_time(c.last_transition_time) if c.last_transition_time else 0.0)
+            Condition(
+                c.type,
+                c.status,
+                c.reason,
+                parse_time(c.last_transition_time) if c.last_transition_time else 0.0,
+                _SHUTTING_DOWN if c.type == "Ready" and _SHUTTING_DOWN in c.message else "",
+            )
             for c in status.conditions or ()
         ),
         created=parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0,
         resource_version=meta.resource_version,
     )
+
+
+_SHUTTING_DOWN = "node is shutting down"
+"""What the kubelet says while the machine shuts down; other messages are not kept, because they change often."""
 
 
 class UnreadableObject(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ import msgspec
 
 from chalicelib.model.command import DisruptionCommand
 from chalicelib.model.memory import BreakerState, ConsolidationMemory, NodeMemory, Replacement
-from chalicelib.model.plan import ConsolidationReport, NodeVerdict, Removal, ScaleUp, TaintUpdate
+from chalicelib.model.plan import ConsolidationReport, NodeVerdict, Removal, Restart, ScaleUp, TaintUpdate
 from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.demand.scaling_rules.allocation_rate import RuleRemovalGuard
@@ -34,7 +34,7 @@ class DisruptionPlan(msgspec.Struct, frozen=True):
     node that does not go now. memory: the next memory of every node that has any. paused: what blocks all removals.
     breaker: the circuit breaker's next state. taints: to be added or removed outside of operations. replacements: the
     next rows, by id. consolidation: its next memory; None: as it was. report: of consolidation, None where it is
-    off."""
+    off. restarts: of sick nodes. notes: for the plan."""
 
     commands: tuple[DisruptionCommand, ...]
     unneeded: tuple[str, ...]
@@ -46,6 +46,8 @@ class DisruptionPlan(msgspec.Struct, frozen=True):
     replacements: dict[str, Replacement] = {}
     consolidation: ConsolidationMemory | None = None
     report: ConsolidationReport | None = None
+    restarts: tuple[Restart, ...] = ()
+    notes: tuple[Reason, ...] = ()
 
     @property
     def purchases(self) -> tuple[ScaleUp, ...]:

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
-from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
+from chalicelib.model.memory import GroupMemory, InterruptionNotice, Memory, ScaleUpRequest
 from chalicelib.model.node import TO_BE_DELETED, Node
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.pause import Pause, of_growth, of_removals
@@ -86,7 +86,8 @@ class NodeGroupState(msgspec.Struct, frozen=True):
 class ClusterState(msgspec.Struct, frozen=True):
     """The cluster state of the pass. group_of: node name -> group id, only for nodes of a known group. timed_out: group
     id -> the request that timed out in this pass (plan/state/scale_up_requests.py). contested: node name -> why its
-    instance cannot be determined; such a node belongs to no group. lacking: nodes without an announced device."""
+    instance cannot be determined; such a node belongs to no group. lacking: nodes without an announced device. at_risk:
+    node -> the notice that its vendor takes it back (plan/state/interruptions.py)."""
 
     snapshot: Snapshot
     policy: Policy
@@ -101,6 +102,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     timed_out: Mapping[str, ScaleUpRequest] = {}
     contested: Mapping[str, Reason] = {}
     lacking: frozenset[str] = frozenset()
+    at_risk: Mapping[str, InterruptionNotice] = {}
 
     @property
     def options(self) -> Options:
