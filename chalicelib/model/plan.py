@@ -250,6 +250,17 @@ class EndedReplacement(msgspec.Struct, frozen=True, omit_defaults=True):
     until: float = 0.0
 
 
+class LifecycleVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A node that should go although it is needed. why: it is sick (`repair`), too old or outdated; since: when it
+    became due, epoch seconds, which is in the future while it is not sick for long enough. held: what holds it; None:
+    it goes now."""
+
+    node: str
+    why: DisruptionReason
+    since: float
+    held: Reason | None = None
+
+
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     """The complete plan. id is derived from the inputs, so a replay has the same id."""
 
@@ -276,6 +287,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     gaps: tuple[MissingData, ...] = ()
     notes: tuple[Reason, ...] = ()  # what limited the whole pass: cooldowns, limits, time budget
     consolidation: ConsolidationReport | None = None  # None: it is off
+    lifecycle: tuple[LifecycleVerdict, ...] = ()
     ended_replacements: tuple[EndedReplacement, ...] = ()
 
     @property

@@ -166,6 +166,7 @@ class ReasonCode(StrEnum):
 
     # --- age, drift, repair: why a node stays, and notes (docs/reference/node-lifecycle.md)
     NOT_EXPIRED = "NotExpired"  # until
+    NOT_DUE = "NotDueAnyMore"  # node
     NODE_OVERDUE = "NodeOverdue"  # node, since
     NODE_DRIFTED = "NodeDrifted"  # node, detail
     GROUP_BUSY = "GroupBusy"  # who

@@ -95,6 +95,7 @@ def build_plan(
         health=state.health,
         gaps=state.snapshot.gaps,
         consolidation=disruption.report,
+        lifecycle=disruption.lifecycle,
         ended_replacements=ended_rows(state.memory.replacements, rows),
     )
 

@@ -437,6 +437,7 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
         _until,
     ),
     ReasonCode.NOT_EXPIRED: (_fixed("younger than its part of maxNodeAge"), _until),
+    ReasonCode.NOT_DUE: (lambda r: f"node {_p(r, 'node')} need not go any more", None),
     ReasonCode.NODE_OVERDUE: (
         lambda r: f"node {_p(r, 'node')} is older than maxNodeAge and expiryGrace allow",
         lambda r: f"expired {format_time(_n(r, 'since'))}",

@@ -54,7 +54,7 @@ class Budgets:
         self.pdbs = PdbTracker(state.snapshot.budgets, state.snapshot.classes)
         self.breaker, self._parallelism = CircuitBreaker(state), _Parallelism(state)
         self._disruption = DisruptionBudgets(state)
-        self.minimums, self._pause = _ClusterMinimums(state), _pause(state, hold)
+        self.minimums, self._stop, self._cooldown = _ClusterMinimums(state), _stop(state, hold), _cooldown(state)
         self._needed_by_rule: Reason | None = None  # why a metric rule needs the unit that is being checked
         # A target that is being lowered counts as lowered, and one that is being raised counts as unchanged: a
         # removal at the same time may only use capacity that is certain to exist.
@@ -72,26 +72,39 @@ class Budgets:
     @property
     def paused(self) -> Reason | None:
         """What blocks all removals, if anything does."""
-        return self._pause or self.breaker.trip
+        return self._stop or self._cooldown or self.breaker.trip
+
+    def pause_of(self, reason: DisruptionReason) -> Reason | None:
+        """Return what blocks all removals with this reason, if anything does: cooldowns hold no repair."""
+        return self._stop or self.breaker.trip if reason is DisruptionReason.REPAIR else self.paused
 
     def size_of(self, group: str) -> int:
         """Return how many nodes of a group count above its minimum."""
         return self._sizes[group]
 
-    def standing_refusal(self, removal: SimulatedRemoval) -> Reason | None:
+    def standing_refusal(
+        self, removal: SimulatedRemoval, reason: DisruptionReason = DisruptionReason.CONSOLIDATION
+    ) -> Reason | None:
         """Return why a node does not go in this pass whatever else goes: its own cooldowns and failures, or a pause of
         all removals."""
-        return next((why for check in _STANDING if (why := check(self, removal)) is not None), None)
+        checks = [check for check in _STANDING if reason is not DisruptionReason.REPAIR or check not in _COOLDOWNS]
+        return next((why for check in checks if (why := check(self, removal)) is not None), None)
+
+    def disruption_refusal(self, group: str, nodes: Sequence[str], reason: DisruptionReason) -> Reason | None:
+        """Return which disruption budget these nodes of a group exceed, None if they may go."""
+        return self._disruption.refuse(group, nodes, reason)
 
     def draw(
         self,
         removals: Sequence[SimulatedRemoval],
         condition: Condition,
         reason: DisruptionReason = DisruptionReason.UNNEEDED,
+        *,
+        keeps_size: bool = False,
     ) -> tuple[list[SimulatedRemoval], dict[str, Reason]]:
         """Return the removals that are done now, empty nodes first, and why each other node stays. removals: in the
         order in which they were found, which decides among equals. condition: the method's own; it is checked before
-        all others. reason: why the nodes go.
+        all others. reason: why the nodes go. keeps_size: they come back, so minimums do not keep them.
 
         Unneeded nodes that wait keep their room above the minimums, because they go later, and all of them together may
         trip the circuit breaker. A node that goes for another reason is a choice of this pass: one that is refused
@@ -99,7 +112,9 @@ class Budgets:
         refused: dict[str, Reason] = {}
         chosen: list[SimulatedRemoval] = []
         unneeded, stop = reason is DisruptionReason.UNNEEDED, self.breaker.trip
-        passing = (fit for unit in self._units(removals) if (fit := self._passing(unit, condition, refused)))
+        skipped = (*(_COOLDOWNS if reason is DisruptionReason.REPAIR else ()), *(_MINIMUMS if keeps_size else ()))
+        checks = [check for check in _CHECKS if check not in skipped]
+        passing = (fit for unit in self._units(removals) if (fit := self._passing(unit, condition, refused, checks)))
         units: Iterable[list[SimulatedRemoval]] = passing
         if unneeded:
             units = list(passing)
@@ -163,17 +178,21 @@ class Budgets:
         ]
 
     def _passing(
-        self, unit: Sequence[SimulatedRemoval], condition: Condition, refused: dict[str, Reason]
+        self,
+        unit: Sequence[SimulatedRemoval],
+        condition: Condition,
+        refused: dict[str, Reason],
+        checks: Sequence[_Check],
     ) -> list[SimulatedRemoval]:
         """Return which nodes of a unit pass the first filter; the others get their reasons in `refused`."""
         group = self.state.groups[unit[0].group]
         self._needed_by_rule = self.guard.refuse([removal.node for removal in unit]) if self.guard is not None else None
         fit: list[SimulatedRemoval] = []
         for removal in unit:
-            reason = condition(removal)
-            reason = reason or next((why for check in _CHECKS if (why := check(self, removal)) is not None), None)
-            if reason is not None:
-                refused[removal.node.name] = reason
+            why = condition(removal)
+            why = why or next((own for check in checks if (own := check(self, removal)) is not None), None)
+            if why is not None:
+                refused[removal.node.name] = why
                 continue
             fit.append(removal)
             self._count_as_removed([removal], 1)
@@ -252,7 +271,11 @@ class Budgets:
 
     def pause(self, removal: SimulatedRemoval) -> Reason | None:
         """Removals are paused in the cluster or the group."""
-        return self._pause or self.state.groups[removal.group].removals_paused
+        return self._stop or self.state.groups[removal.group].removals_paused
+
+    def cluster_cooldown(self, removal: SimulatedRemoval) -> Reason | None:  # noqa: ARG002 - of the whole cluster
+        """A cooldown of the cluster, which holds no repair: a cluster that grows all day would never be repaired."""
+        return self._cooldown
 
     def group_cooldown(self, removal: SimulatedRemoval) -> Reason | None:
         """Groups have their own cooldowns only with scale_down_delay_type_local."""
@@ -262,16 +285,18 @@ class Budgets:
         return _last_cooldown((memory.last_add, memory.last_delete, memory.last_failure), options, self.state.now)
 
 
-_STANDING: tuple[Callable[[Budgets, SimulatedRemoval], Reason | None], ...] = (
+_Check = Callable[[Budgets, SimulatedRemoval], Reason | None]
+_STANDING: tuple[_Check, ...] = (
     Budgets.failed_removal,
     Budgets.bought_back,
     Budgets.pod_to_complete,
     Budgets.node_cooldown,
     Budgets.group_growth,
     Budgets.pause,
+    Budgets.cluster_cooldown,
     Budgets.group_cooldown,
 )
-_CHECKS: tuple[Callable[[Budgets, SimulatedRemoval], Reason | None], ...] = (
+_CHECKS: tuple[_Check, ...] = (
     Budgets.failed_removal,
     Budgets.pod_to_complete,
     Budgets.node_cooldown,
@@ -281,8 +306,13 @@ _CHECKS: tuple[Callable[[Budgets, SimulatedRemoval], Reason | None], ...] = (
     Budgets.cluster_minimum,
     Budgets.metric_rules,
     Budgets.pause,
+    Budgets.cluster_cooldown,
     Budgets.group_cooldown,
 )
+_COOLDOWNS = (Budgets.node_cooldown, Budgets.bought_back, Budgets.cluster_cooldown, Budgets.group_cooldown)
+"""Checks that hold no repair."""
+_MINIMUMS = (Budgets.group_minimum, Budgets.pool_minimum, Budgets.cluster_minimum, Budgets.metric_rules)
+"""Checks that hold no node that comes back."""
 
 
 def _amounts(unit: Sequence[SimulatedRemoval]) -> tuple[int, int, int]:
@@ -295,17 +325,21 @@ def _harm(removal: SimulatedRemoval) -> tuple[bool, bool]:
     return bool(removal.evict), bool(removal.evict) and removal.risky
 
 
-def _pause(state: ClusterState, hold: Reason | None) -> Reason | None:
-    """Return what blocks all removals, permanent causes before temporary ones; with scale_down_delay_type_local only
-    groups have cooldowns."""
-    health, memory, options = state.health, state.memory, state.options
+def _stop(state: ClusterState, hold: Reason | None) -> Reason | None:
+    """Return what blocks all removals beside cooldowns, permanent causes before temporary ones."""
+    health, options = state.health, state.options
     if not options.scale_down_enabled:
         return Reason.of(ReasonCode.SCALE_DOWN_DISABLED)
     if not health.healthy:
         return Reason.of(ReasonCode.CLUSTER_UNHEALTHY, unready=health.unready, registered=health.registered)
-    reason = hold or removals_pause(state.policy.pauses) or outside(state.policy.maintenance_windows, state.now)
-    if reason is not None or options.scale_down_delay_type_local:
-        return reason
+    return hold or removals_pause(state.policy.pauses) or outside(state.policy.maintenance_windows, state.now)
+
+
+def _cooldown(state: ClusterState) -> Reason | None:
+    """Return the cooldown of the cluster; with scale_down_delay_type_local only groups have cooldowns."""
+    memory, options = state.memory, state.options
+    if options.scale_down_delay_type_local:
+        return None
     instants = memory.last_scale_up, memory.last_scale_down, memory.last_scale_down_failure
     return _last_cooldown(instants, options, state.now)
 

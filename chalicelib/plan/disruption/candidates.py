@@ -125,10 +125,19 @@ Filter = Callable[[Node, NodeGroupState, ClusterState, Usage], Reason | None]
 
 
 def ineligibility_reason(  # noqa: PLR0911 - one rule after the other
-    node: Node, state: ClusterState, usage: Usage, method_filter: Filter, *, may_buy: bool = False
+    node: Node,
+    state: ClusterState,
+    usage: Usage,
+    method_filter: Filter,
+    *,
+    may_buy: bool = False,
+    keeps_size: bool = False,
+    unready: bool = False,
 ) -> Reason | None:
     """Return why a node is not a candidate of a method, None if it is one. may_buy: the method may buy nodes first, so
-    neither the minimum of a pool nor a failed simulation without purchases excludes a node."""
+    neither the minimum of a pool nor a failed simulation without purchases excludes a node. keeps_size: it may buy
+    another node of the same group, so the group's minimum does not, either. unready: it takes nodes that are not ready,
+    whatever scaleDownUnreadyEnabled says."""
     options, bucket = state.options, state.buckets[node.name]
     node_memory = state.memory.nodes.get(node.name, NodeMemory())
     group = state.groups.get(state.group_of.get(node.name, ""))
@@ -151,16 +160,17 @@ def ineligibility_reason(  # noqa: PLR0911 - one rule after the other
         return Reason.of(ReasonCode.NOT_AUTOSCALED)
     if bucket is Bucket.NOT_STARTED:
         return Reason.of(ReasonCode.NOT_STARTED)
-    if bucket is not Bucket.READY and not options.scale_down_unready_enabled:
+    if bucket is not Bucket.READY and not (unready or options.scale_down_unready_enabled):
         return Reason.of(ReasonCode.SCALE_DOWN_UNREADY_DISABLED)
-    return _minimum_reason(node, group, state, pools=not may_buy) or method_filter(node, group, state, usage)
-
-
-def _minimum_reason(node: Node, group_state: NodeGroupState, state: ClusterState, *, pools: bool) -> Reason | None:
-    """Return why a node's group may lose no node. pools: whether the minimum of its pool counts."""
-    group, size = group_state.group, group_state.target - group_state.leaving
-    if problem := group.error or group.scale_down_held or group_state.held_back(node):
+    if problem := group.group.error or group.group.scale_down_held or group.held_back(node):
         return Reason.of(ReasonCode.UNEXPECTED, detail=problem)
+    minimum = None if keeps_size else _minimum_reason(group, state, pools=not may_buy)
+    return minimum or method_filter(node, group, state, usage)
+
+
+def _minimum_reason(group_state: NodeGroupState, state: ClusterState, *, pools: bool) -> Reason | None:
+    """Return which minimum keeps a group from losing a node. pools: whether the minimum of its pool counts."""
+    group, size = group_state.group, group_state.target - group_state.leaving
     if size <= group.min:
         return Reason.of(ReasonCode.GROUP_MIN_SIZE, min=group.min, target=size)
     if not pools or group.pool is None or group.pool.min <= 0:

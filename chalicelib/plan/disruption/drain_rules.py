@@ -8,6 +8,7 @@ for each class of pods; operations/drain_recheck.py asks them again before the f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from enum import StrEnum
 
 import msgspec
@@ -281,8 +282,15 @@ class PdbTracker:
             self._left[name] -= count
         return risky
 
+    def copy(self) -> PdbTracker:
+        """Return a tracker with the same disruptions left, for a trial that is undone. What was matched is shared."""
+        other = copy(self)
+        other._left = dict(self._left)
+        other._allowed = dict(self._left)
+        return other
+
     def reset(self) -> None:
-        """Restore the state at the beginning of the plan."""
+        """Restore the state at the beginning of the plan, or of the trial."""
         self._left = dict(self._allowed)
 
 

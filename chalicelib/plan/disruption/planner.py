@@ -9,17 +9,26 @@ import msgspec
 
 from chalicelib.model.command import DisruptionCommand
 from chalicelib.model.memory import BreakerState, ConsolidationMemory, NodeMemory, Replacement
-from chalicelib.model.plan import ConsolidationReport, NodeVerdict, Removal, Restart, ScaleUp, TaintUpdate
+from chalicelib.model.plan import (
+    ConsolidationReport,
+    LifecycleVerdict,
+    NodeVerdict,
+    Removal,
+    Restart,
+    ScaleUp,
+    TaintUpdate,
+)
 from chalicelib.model.policy import ConsolidationMode
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.demand.scaling_rules.allocation_rate import RuleRemovalGuard
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import find_candidates
 from chalicelib.plan.disruption.methods import DisruptionContext, Method
 from chalicelib.plan.disruption.methods.consolidation import ConsolidationResult, consolidate
+from chalicelib.plan.disruption.methods.node_lifecycle import REASONS, LifecycleResult, renew_nodes
 from chalicelib.plan.disruption.methods.unneeded import Unneeded, memory_of_others
 from chalicelib.plan.disruption.replacement_rows import softly_tainted
-from chalicelib.plan.disruption.replacements import Reservation, advance
+from chalicelib.plan.disruption.replacements import CONSOLIDATES, Reservation, advance
 from chalicelib.plan.disruption.taint_updates import taint_updates
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
@@ -34,7 +43,7 @@ class DisruptionPlan(msgspec.Struct, frozen=True):
     node that does not go now. memory: the next memory of every node that has any. paused: what blocks all removals.
     breaker: the circuit breaker's next state. taints: to be added or removed outside of operations. replacements: the
     next rows, by id. consolidation: its next memory; None: as it was. report: of consolidation, None where it is
-    off. restarts: of sick nodes. notes: for the plan."""
+    off. restarts: of sick nodes. lifecycle: nodes that should go. notes: for the plan."""
 
     commands: tuple[DisruptionCommand, ...]
     unneeded: tuple[str, ...]
@@ -47,6 +56,7 @@ class DisruptionPlan(msgspec.Struct, frozen=True):
     consolidation: ConsolidationMemory | None = None
     report: ConsolidationReport | None = None
     restarts: tuple[Restart, ...] = ()
+    lifecycle: tuple[LifecycleVerdict, ...] = ()
     notes: tuple[Reason, ...] = ()
 
     @property
@@ -78,7 +88,8 @@ def plan_disruption(
     budgets, limit = Budgets(state, hold, grown, guard), state.options.scale_down_simulation_timeout
     over = _deadline(simulated, time_budget, limit)
     not_evaluated = Reason.of(ReasonCode.NOT_EVALUATED, seconds=limit)
-    reservation = Reservation(state, simulated) if state.memory.replacements else None
+    renews = state.policy.node_lifecycle is not None
+    reservation = Reservation(state, simulated) if state.memory.replacements or renews else None
     context = DisruptionContext(state, simulated, budgets, over, not_evaluated, assume_unneeded_for, reservation)
     reserved = reservation.verdicts(state) if reservation is not None else {}
     commands: list[DisruptionCommand] = []
@@ -95,18 +106,25 @@ def plan_disruption(
         unneeded |= result.memory
         verdicts |= ineligible | result.verdicts | reserved
     memory = memory_of_others(state, verdicts) | unneeded
-    soft: Collection[str] = unneeded.keys()
-    replacements: dict[str, Replacement] = {}
+    lifecycle = _lifecycle(context, unneeded) if judged and renews else None
+    if lifecycle is not None:
+        commands += lifecycle.commands
+        memory = _with_lifecycle(memory, lifecycle.memory)
     consolidation = _consolidation(context, commands, memory) if judged else None
     if consolidation is not None:
         commands += consolidation.commands
-        replacements, memory = consolidation.replacements, consolidation.nodes
-        soft = unneeded.keys() | consolidation.tainted
-    elif reservation is not None:
-        advanced = advance(state, simulated, budgets, reservation=reservation)
+        memory = consolidation.nodes
+    replacements: dict[str, Replacement] = {}
+    if reservation is not None:
+        unjudged = REASONS if lifecycle is None else frozenset[DisruptionReason]()
+        unjudged |= CONSOLIDATES if consolidation is None else frozenset()
+        advanced = advance(state, simulated, budgets, reservation=reservation, reasons=unjudged)
         commands += advanced.commands
         replacements = advanced.rows
-        soft = unneeded.keys() | softly_tainted(replacements.values())
+    elif consolidation is not None:
+        replacements = consolidation.replacements
+    soft = unneeded.keys() | softly_tainted(replacements.values())
+    soft |= consolidation.tainted if consolidation is not None else frozenset()
     removed = {removal.node for command in commands for removal in command.candidates}
     return DisruptionPlan(
         commands=tuple(commands),
@@ -119,7 +137,31 @@ def plan_disruption(
         replacements=replacements,
         consolidation=consolidation.memory if consolidation is not None else None,
         report=consolidation.report if consolidation is not None else None,
+        restarts=lifecycle.restarts if lifecycle is not None else (),
+        lifecycle=lifecycle.verdicts if lifecycle is not None else (),
+        notes=lifecycle.notes if lifecycle is not None else (),
     )
+
+
+def _lifecycle(context: DisruptionContext, unneeded: Collection[str]) -> LifecycleResult | None:
+    """Return what is done with nodes that are due, None where the time is over."""
+    try:
+        return renew_nodes(context, unneeded)
+    except OutOfTime:
+        return None
+
+
+def _with_lifecycle(memory: Mapping[str, NodeMemory], lifecycle: Mapping[str, NodeMemory]) -> dict[str, NodeMemory]:
+    """Return the memory of nodes with what is remembered of sick and outdated ones."""
+    return {**memory} | {
+        name: msgspec.structs.replace(
+            memory.get(name, NodeMemory()),
+            sick=item.sick,
+            restarted_at=item.restarted_at,
+            drifted_since=item.drifted_since,
+        )
+        for name, item in lifecycle.items()
+    }
 
 
 def _deadline(simulated: SimulatedCluster, time_budget: TimeBudget | None, limit: float) -> Callable[[], bool]:

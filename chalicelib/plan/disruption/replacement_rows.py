@@ -73,6 +73,7 @@ def propose_row(move: JudgedMove, state: ClusterState) -> Replacement:
         pool=move.pool,
         proposed_at=state.now,
         since=state.now,
+        reason=move.reason,
         times=before.times if before is not None else 0,
     )
 

@@ -23,8 +23,8 @@ from chalicelib.model.command import DisruptionCommand
 from chalicelib.model.memory import NOT_BEGUN, Replacement, ReplacementState
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import NodeVerdict, Removal, ScaleUp
-from chalicelib.model.policy import ConsolidationMode
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.policy import ConsolidationMode, DriftAction, NodeLifecycle, Policy
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.timeouts import operation_timeout, provision_time
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import DrainabilityChecker
@@ -52,6 +52,7 @@ from chalicelib.plan.state.readiness import Bucket
 from chalicelib.reasons.text import sentence
 from chalicelib.schedules.maintenance_windows import allowed_for, called
 
+_NO_LIFECYCLE = NodeLifecycle(drift=DriftAction.OFF)
 MOST_LEFT_OUT = 10
 """Most nodes of a row for which a move without one of them is tried."""
 
@@ -73,10 +74,13 @@ _PASSES = frozenset(
         ReasonCode.POD_MOVED_RECENTLY,
         ReasonCode.REMOVAL_FAILED,
         ReasonCode.UNEXPECTED,
+        ReasonCode.GROUP_BUSY,
         ReasonCode.BLOCKED_BY_ON_COMPLETION_POD,
     }
 )
 """Reasons that pass by themselves: a replacement that is ready waits for their end, but not for ever."""
+
+CONSOLIDATES = frozenset({DisruptionReason.CONSOLIDATION})
 
 Confirm = Callable[[Replacement], JudgedMove | Reason]
 """Judges a proposed replacement, whose purchases do not exist yet, on the present snapshot (score at least 0.8/k,
@@ -104,7 +108,7 @@ class Reservation:
 
     def __init__(self, state: ClusterState, simulated: SimulatedCluster) -> None:
         self._simulated = simulated
-        self.rows = current_rows(state)
+        self.rows: Mapping[str, Replacement] = current_rows(state)
         self._closed = [
             row
             for name in sorted(reserved_nodes(self.rows.values()))
@@ -146,12 +150,14 @@ def advance(
     *,
     reservation: Reservation | None = None,
     proposals: Sequence[JudgedMove] = (),
+    reasons: Collection[DisruptionReason] = CONSOLIDATES,
 ) -> Advance:
-    """Advance every replacement by one pass. judge, confirm: None where nothing can be judged in this pass; then no
-    purchase and no drain begins. reservation: where the nodes of replacements are closed already. proposals: moves that
-    buy and are wanted now; each becomes a row, and begins at once if confirmAfter is 0."""
+    """Advance the replacements with these reasons by one pass; the others stay as they are. judge, confirm: None where
+    nothing can be judged in this pass; then no purchase and no drain begins. reservation: where the nodes of
+    replacements are closed already. proposals: moves that buy and are wanted now; each becomes a row, and begins at
+    once unless a later pass must confirm it."""
     reservation = reservation or Reservation(state, simulated)
-    return _Pass(state, simulated, budgets, judge, confirm, reservation).advance(proposals)
+    return _Pass(state, simulated, budgets, judge, confirm, reservation, frozenset(reasons)).advance(proposals)
 
 
 class _Pass:
@@ -165,11 +171,11 @@ class _Pass:
         judge: Judge | None,
         confirm: Confirm | None,
         reservation: Reservation,
+        reasons: frozenset[DisruptionReason],
     ) -> None:
         self.state, self.simulated, self.budgets = state, simulated, budgets
-        self.judge, self.confirm, self.reservation = judge, confirm, reservation
+        self.judge, self.confirm, self.reservation, self.reasons = judge, confirm, reservation, reasons
         self.now, self.consolidation = state.now, state.policy.consolidation
-        self.begins = self.consolidation.mode is ConsolidationMode.FULL
         self.present = frozenset(node.name for node in state.snapshot.nodes)
         self.unreadable = frozenset(gap.node for gap in state.snapshot.gaps if gap.node)
         self.open_ids = frozenset(operation.spec.id for operation in state.memory.operations if operation.is_open)
@@ -189,8 +195,8 @@ class _Pass:
             ReplacementState.PROPOSED: self._proposed,
         }
         for replacement in rows:
-            if replacement.id not in self.rows:  # a failure of the same nodes, which has been superseded
-                continue
+            if replacement.reason not in self.reasons or replacement.id not in self.rows:
+                continue  # another method's, or a failure of the same nodes that has been superseded
             current = self._without_gone(replacement) if replacement.state in UNDER_WAY else replacement
             step = steps.get(replacement.state)
             self._keep(replacement.id, current if step is None else step(current))
@@ -198,6 +204,7 @@ class _Pass:
             replacement = propose_row(move, self.state)
             self._keep(replacement.id, self._proposed(replacement, move))
         kept = dict(sorted(kept_failures(self.rows, self.now).items()))
+        self.reservation.rows = kept
         return Advance(kept, tuple(self.commands), self.verdicts)
 
     def _keep(self, name: str, replacement: Replacement | None) -> None:
@@ -249,10 +256,8 @@ class _Pass:
 
     def _called_off(self, replacement: Replacement) -> Reason | None:
         """Return why a replacement under way goes no further, whatever its operations do; None if it does."""
-        if not self.begins:
-            return Reason.of(
-                ReasonCode.CONSOLIDATION_OFF, detail=f"consolidation.mode is {self.consolidation.mode.value}"
-            )
+        if (detail := _switched_off(replacement.reason, self.state.policy)) is not None:
+            return Reason.of(ReasonCode.CONSOLIDATION_OFF, detail=detail)
         if any(gap.kind.startswith("provider/") for gap in self.state.snapshot.gaps):
             return None  # the group may be one of those that could not be read
         lost = next((bought.group for bought in replacement.purchases if bought.group not in self.state.groups), None)
@@ -276,7 +281,8 @@ class _Pass:
 
     def _proposed(self, replacement: Replacement, move: JudgedMove | None = None) -> Replacement | None:
         """Begin a row that is wanted for long enough. move: as judged in this pass already."""
-        if not self.begins or not all(self._is_free(node, replacement) for node in replacement.nodes):
+        off = _switched_off(replacement.reason, self.state.policy) is not None
+        if off or not all(self._is_free(node, replacement) for node in replacement.nodes):
             return None
         if move is None and self.confirm is None:
             return replacement
@@ -292,7 +298,7 @@ class _Pass:
             disruption_price=verdict.disruption_price,
             score=verdict.score,
         )
-        needs = self.consolidation.confirm_after
+        needs = self.consolidation.confirm_after if replacement.reason in CONSOLIDATES else 0.0
         why = (
             Reason.of(ReasonCode.NOT_CONFIRMED, since=replacement.proposed_at, needs=needs)
             if self.now - replacement.proposed_at < needs
@@ -321,10 +327,11 @@ class _Pass:
     def _why_not_begun(self, replacement: Replacement) -> Reason | None:
         """Return why a confirmed replacement buys nothing yet."""
         under_way = [other for other in self.rows.values() if other.state in UNDER_WAY]
-        if len(under_way) >= self.consolidation.max_replacements:
+        is_repair = replacement.reason is DisruptionReason.REPAIR  # a sick node does not wait for sound ones
+        if len(under_way) >= self.consolidation.max_replacements and not is_repair:
             return Reason.of(ReasonCode.SURGE_LIMIT, limit=self.consolidation.max_replacements)
-        if self.budgets.paused is not None:
-            return self.budgets.paused
+        if (paused := self.budgets.pause_of(replacement.reason)) is not None:
+            return paused
         if (closing := self._window_ends_within(self._timeout(replacement))) is not None:
             return closing
         surge = open_surge((*under_way, replacement), self.state)
@@ -462,7 +469,8 @@ class _Pass:
         waits = [node for node in replacement.nodes if not self._is_going(node, replacement)]
         if not self._is_ready(replacement):
             return self._held(replacement, Reason.of(ReasonCode.UNEXPECTED, detail="a new node is not ready any more"))
-        if (why := self.budgets.paused or self._window_ends_within(self._drain_time())) is not None:
+        paused = self.budgets.pause_of(replacement.reason)
+        if (why := paused or self._window_ends_within(self._drain_time())) is not None:
             return self._held(replacement, why)
         if self.judge is None:
             return replacement
@@ -488,7 +496,8 @@ class _Pass:
         if not isinstance(verdict, Reason) or _passes_by_itself(verdict) or not 1 < len(waits) <= MOST_LEFT_OUT:
             return replacement, verdict
         parts = [self._judgement(replacement, part) for part in combinations(waits, len(waits) - 1)]
-        moves = [part for part in parts if isinstance(part, JudgedMove) and part.gain > 0]
+        pays = replacement.reason in CONSOLIDATES  # the others need not pay
+        moves = [part for part in parts if isinstance(part, JudgedMove) and (part.gain > 0 or not pays)]
         if not moves:
             return replacement, verdict
         best = max(moves, key=lambda move: move.gain)
@@ -541,6 +550,20 @@ class _Pass:
         going = any(self._is_going(node, replacement) for node in replacement.nodes)
         waited = self.now - replacement.since > 2 * self._timeout(replacement)
         return replacement if going or (_passes_by_itself(reason) and not waited) else self._fail(replacement, reason)
+
+
+def _switched_off(reason: DisruptionReason, policy: Policy) -> str | None:
+    """Return which setting does not ask for replacements with this reason any more, None if all do."""
+    lifecycle = policy.node_lifecycle or _NO_LIFECYCLE
+    mode = policy.consolidation.mode
+    asks = {
+        DisruptionReason.CONSOLIDATION: (mode is ConsolidationMode.FULL, f"consolidation.mode is {mode.value}"),
+        DisruptionReason.EXPIRED: (lifecycle.max_node_age is not None, "nodeLifecycle.maxNodeAge is not set"),
+        DisruptionReason.DRIFTED: (lifecycle.drift is DriftAction.REPLACE, "nodeLifecycle.drift is not replace"),
+        DisruptionReason.REPAIR: (bool(lifecycle.repair), "nodeLifecycle.repair is not set"),
+    }
+    is_asked, detail = asks.get(reason, (False, f"nothing is replaced as {reason.value}"))
+    return None if is_asked else detail
 
 
 def _passes_by_itself(reason: Reason) -> bool:

@@ -91,7 +91,7 @@ class Eligibility:
         ):
             if until > state.now:
                 return Reason.of(code, until=until)
-        return self.protection(node)
+        return protection(node, state)
 
     def _excluded(self, node: Node, group: NodeGroupState) -> Reason | None:
         """Return why consolidation does not apply to a node at all."""
@@ -102,16 +102,6 @@ class Eligibility:
         )
         detail = next((detail for fails, detail in checks if fails), None)
         return None if detail is None else Reason.of(ReasonCode.CONSOLIDATION_OFF, detail=detail)
-
-    def protection(self, node: Node) -> Reason | None:
-        """Return which annotation keeps a node. On nodes only "true" counts."""
-        if node.annotations.get(DO_NOT_DISRUPT) == "true":
-            return Reason.of(ReasonCode.DO_NOT_DISRUPT)
-        for pod in self._state.occupancy.on(node.name):
-            text = self._state.snapshot.classes[pod.cls].do_not_disrupt
-            if text and not pod.deleted and (reason := _protection(pod, text, self._state.now)) is not None:
-                return reason
-        return None
 
     def blocked_candidate(self, candidate: Candidate, moves: OwnerMoves) -> Reason | None:
         """Return why a candidate's pods keep it whatever else goes: one of them is under two PodDisruptionBudgets, or
@@ -125,6 +115,21 @@ class Eligibility:
             if left is not None and pods > left:
                 return moves.reason(owner)
         return None
+
+
+def protection(node: Node, state: ClusterState) -> Reason | None:
+    """Return which annotation keeps a node, None also where nodeLifecycle.annotations is false. On nodes only "true"
+    counts."""
+    lifecycle = state.policy.node_lifecycle
+    if lifecycle is not None and not lifecycle.annotations:
+        return None
+    if node.annotations.get(DO_NOT_DISRUPT) == "true":
+        return Reason.of(ReasonCode.DO_NOT_DISRUPT)
+    for pod in state.occupancy.on(node.name):
+        text = state.snapshot.classes[pod.cls].do_not_disrupt
+        if text and not pod.deleted and (reason := _protection(pod, text, state.now)) is not None:
+            return reason
+    return None
 
 
 def protected_time(text: str) -> float | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from chalicelib.model.reason import Reason
+from chalicelib.model.reason import DisruptionReason, Reason
 from chalicelib.plan.disruption.simulate import SimulatedRemoval
 
 
@@ -22,6 +22,7 @@ class JudgedMove(msgspec.Struct, frozen=True):
     go; disruption_price: what it costs by the rates of their pools. score: see docs/reference/consolidation.md "Score".
     pool: of the nodes that go; "" if they are of several. prices: group id -> price of one node that is bought. once:
     costs that are paid once, per hour of the horizon: the overlap, and paid time of the old nodes that is not used.
+    reason: why the nodes go.
     """
 
     removals: tuple[SimulatedRemoval, ...]
@@ -34,6 +35,7 @@ class JudgedMove(msgspec.Struct, frozen=True):
     pool: str = ""
     prices: Mapping[str, int] = {}
     once: int = 0
+    reason: DisruptionReason = DisruptionReason.CONSOLIDATION
 
     @property
     def saves(self) -> int:

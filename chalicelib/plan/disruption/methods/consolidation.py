@@ -23,7 +23,7 @@ from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.disruption.bought_back import owner_of
 from chalicelib.plan.disruption.candidates import Candidate, DrainabilityChecker, find_candidates
 from chalicelib.plan.disruption.consolidation.costs import Costs
-from chalicelib.plan.disruption.consolidation.eligibility import Eligibility, QuietTimes
+from chalicelib.plan.disruption.consolidation.eligibility import Eligibility, QuietTimes, protection
 from chalicelib.plan.disruption.consolidation.limits import Limits, OwnerMoves, limits_of
 from chalicelib.plan.disruption.consolidation.moves import JudgedMove
 from chalicelib.plan.disruption.consolidation.purchases import Market
@@ -130,7 +130,7 @@ class _Pass:
     def _reasons_of_rows(self) -> dict[str, Reason]:
         """Return why nodes of replacements are not looked at."""
         reasons: dict[str, Reason] = {}
-        for row in self.state.memory.replacements.values():
+        for row in self.reservation.rows.values():
             if row.state is not ReplacementState.FAILED:
                 reasons |= dict.fromkeys((*row.nodes, *row.new_nodes), Reason.of(ReasonCode.IN_REPLACEMENT, id=row.id))
             elif row.until > self.state.now:
@@ -146,7 +146,7 @@ class _Pass:
         for pod in self.state.occupancy.waiting():
             if pod.scheduled_reason == "Unschedulable" and not pod.deleted:
                 waiting.setdefault(pod.cls, pod.key)
-        own = {purchase.operation for row in self.state.memory.replacements.values() for purchase in row.purchases}
+        own = {purchase.operation for row in self.reservation.rows.values() for purchase in row.purchases}
         growing = {
             operation.spec.group
             for operation in self.state.memory.operations
@@ -297,7 +297,7 @@ class _Pass:
             return Reason.of(ReasonCode.NO_PRICE, group=self.state.group_of.get(name, ""), detail="")
         node = self.state.snapshot.nodes[at]
         candidate = checker.of(node)
-        reason = self.eligibility.protection(node)
+        reason = protection(node, self.state)
         if not isinstance(candidate, Candidate):
             return reason or candidate.reason
         return reason or self.eligibility.blocked_candidate(candidate, self.moves_today) or candidate

@@ -73,8 +73,8 @@ class Unneeded:
             return timer_reason(removal, timers, state) or bought_back(removal, state)
 
         chosen, refused = budgets.draw(result.removals, why_not_yet)
-        if state.policy.consolidation.mode is not ConsolidationMode.OFF:
-            # A node that only waits for its timer is one to which consolidation may move pods.
+        if state.policy.consolidation.mode is not ConsolidationMode.OFF or state.policy.node_lifecycle is not None:
+            # A node that only waits for its timer is one to which other methods may move pods.
             chosen = result.keep(chosen, candidates)
         removals = tuple(
             Removal(node.node.name, node.group, "drain" if node.evict else "empty", node.evict, node.destinations)

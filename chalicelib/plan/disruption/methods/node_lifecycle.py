@@ -1,0 +1,432 @@
+"""Age, drift and repair: nodes that are due go, with another node in their place where their pods have no room.
+
+    due nodes ► held? ► candidates ► into room that exists, or a node of the same group is bought first
+    (replacements.py)
+
+A node is replaced by one of its own group, which is made as the group is defined now; by one of another group only if
+that costs no more than the disruption is worth. A sick node may be restarted first, and goes before its successor comes
+where its group cannot grow. See docs/reference/node-lifecycle.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from chalicelib.model.command import DisruptionCommand
+from chalicelib.model.memory import NodeMemory, Replacement, ReplacementState
+from chalicelib.model.node import Node
+from chalicelib.model.plan import LifecycleVerdict, Removal, Restart
+from chalicelib.model.policy import RepairAction
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.plan.disruption.candidates import (
+    Candidate,
+    DrainabilityChecker,
+    Usage,
+    ineligibility_reason,
+)
+from chalicelib.plan.disruption.consolidation.costs import Costs
+from chalicelib.plan.disruption.consolidation.eligibility import protection
+from chalicelib.plan.disruption.consolidation.moves import JudgedMove
+from chalicelib.plan.disruption.methods import DisruptionContext
+from chalicelib.plan.disruption.replacement_rows import UNDER_WAY, open_surge, surge_limit
+from chalicelib.plan.disruption.replacements import Advance, Reservation, advance
+from chalicelib.plan.disruption.simulate import RemovalSimulation, SimulatedRemoval, carry_out
+from chalicelib.plan.prices import Price, price_book
+from chalicelib.plan.scale_up.candidate_groups import Candidates
+from chalicelib.plan.scale_up.limits import ResourceLimiter
+from chalicelib.plan.state.cluster_state import NodeGroupState
+from chalicelib.plan.state.due_nodes import DueNode, lifecycle_state
+from chalicelib.plan.state.pools import pool_id
+from chalicelib.plan.state.readiness import Bucket
+from chalicelib.plan.tables import Ints
+from chalicelib.reasons.text import sentence
+
+REASONS = frozenset({DisruptionReason.REPAIR, DisruptionReason.EXPIRED, DisruptionReason.DRIFTED})
+MOST_TRIED = 100
+"""Due nodes for which a pass looks for a place."""
+MOST_NOTES = 10
+"""Notes of each kind in a plan."""
+_BUYS_INSTEAD = frozenset(
+    {
+        ReasonCode.GROUP_MIN_SIZE,
+        ReasonCode.POOL_MIN_SIZE,
+        ReasonCode.MINIMAL_RESOURCE_LIMIT,
+        ReasonCode.RULE_NEEDS_NODE,
+    }
+)
+"""Limits that keep a node from going unless another one comes first."""
+_AT_MAXIMUM = frozenset({ReasonCode.GROUP_MAX_SIZE, ReasonCode.POOL_MAX_SIZE, ReasonCode.MAX_NODES_TOTAL})
+
+
+class LifecycleResult(msgspec.Struct, frozen=True):
+    """What is done with due nodes in this pass. commands: removals, and purchases of replacements. restarts: of sick
+    nodes. verdicts: each due node, and what holds it. advanced: the replacements. notes: for the plan. memory: node ->
+    what is remembered of it, of all nodes of which anything is."""
+
+    commands: tuple[DisruptionCommand, ...]
+    restarts: tuple[Restart, ...]
+    verdicts: tuple[LifecycleVerdict, ...]
+    advanced: Advance
+    notes: tuple[Reason, ...]
+    memory: Mapping[str, NodeMemory]
+
+
+def renew_nodes(context: DisruptionContext, unneeded: Collection[str]) -> LifecycleResult:
+    """Return what is done with nodes that are due. unneeded: nodes that go by themselves, because nothing needs them.
+    context: its reservation is used, and its simulated cluster keeps the moves of pods."""
+    return _Pass(context, unneeded).result()
+
+
+class _Pass:
+    def __init__(self, context: DisruptionContext, unneeded: Collection[str]) -> None:
+        self.context, self.state, self.simulated = context, context.state, context.simulated
+        self.budgets, self.unneeded = context.budgets, frozenset(unneeded)
+        self.lifecycle = lifecycle_state(self.state)
+        self.reservation = context.reservation or Reservation(self.state, self.simulated)
+        self.checker = DrainabilityChecker(self.state, self.budgets.pdbs)
+        self.book = price_book(self.state.policy.prices, self.state.snapshot.groups, self.state.now)
+        self.due = {item.node.name: item for item in self.lifecycle.due}
+        self.verdicts: dict[str, Reason] = {}
+        self.removals: dict[DisruptionReason, list[Removal]] = {}
+        self.restarts: list[Restart] = []
+        self.proposed: dict[tuple[DisruptionReason, str], list[Candidate]] = {}
+        self._usage: Usage | None = None
+        self._costs: Costs | None = None
+        self._groups: Candidates | None = None
+        self._limiter: ResourceLimiter | None = None
+
+    def result(self) -> LifecycleResult:
+        for item in self.lifecycle.due:
+            if item.held is not None:
+                self.verdicts[item.node.name] = item.held
+        waiting = [item for item in self.lifecycle.due if item.held is None and self._is_free(item.node.name)]
+        for item in waiting[:MOST_TRIED]:
+            reason = self.context.not_evaluated if self.context.over() else self._act(item)
+            if reason is not None:
+                self.verdicts[item.node.name] = reason
+        self.verdicts |= {item.node.name: self.context.not_evaluated for item in waiting[MOST_TRIED:]}
+        advanced = advance(
+            self.state,
+            self.simulated,
+            self.budgets,
+            judge=self._judge,
+            confirm=self._confirm,
+            reservation=self.reservation,
+            proposals=self._proposals(),
+            reasons=REASONS,
+        )
+        self.verdicts |= {name: why for name, why in advanced.verdicts.items() if name in self.due}
+        commands = [DisruptionCommand(reason, tuple(removals)) for reason, removals in self.removals.items()]
+        return LifecycleResult(
+            commands=(*commands, *advanced.commands),
+            restarts=tuple(self.restarts),
+            verdicts=self._report(advanced),
+            advanced=advanced,
+            notes=self._notes(),
+            memory=self._memory(),
+        )
+
+    def _is_free(self, name: str) -> bool:
+        """Return whether a due node is neither going already nor part of a replacement, and say so if it is not."""
+        if name in self.unneeded or name in self.budgets.taken:
+            return False
+        for row in self.reservation.rows.values():
+            if name not in (*row.nodes, *row.new_nodes):
+                continue
+            if row.state is not ReplacementState.FAILED:
+                self.verdicts[name] = Reason.of(ReasonCode.IN_REPLACEMENT, id=row.id)
+                return False
+            if row.until > self.state.now:
+                detail = sentence(row.why) if row.why is not None else ""
+                self.verdicts[name] = Reason.of(ReasonCode.REPLACEMENT_FAILED, until=row.until, detail=detail)
+                return False
+        return True
+
+    # --- one node
+
+    def _act(self, item: DueNode) -> Reason | None:
+        """Remove, restart or replace a node; returns what holds it."""
+        candidate = self._candidate(item)
+        if isinstance(candidate, Reason):
+            return candidate
+        removal = _simulated(candidate)
+        why = self.budgets.standing_refusal(removal, item.why)
+        why = why or self.budgets.disruption_refusal(candidate.group, [item.node.name], item.why)
+        if why is not None:
+            return why
+        places = self._places([candidate])
+        if item.action is RepairAction.RESTART and item.why is DisruptionReason.REPAIR:
+            group = self.state.groups[candidate.group]
+            if not group.group.restarts:
+                return Reason.of(ReasonCode.CANNOT_RESTART, provider=group.group.provider)
+            if not isinstance(places, Reason) or self.state.buckets[item.node.name] is not Bucket.READY:
+                return self._restart(item, candidate, [] if isinstance(places, Reason) else places)
+        if not isinstance(places, Reason):
+            refused = self._remove(item.why, places)
+            if refused is None or refused.code not in _BUYS_INSTEAD:
+                return refused
+        return self._replace(item, candidate, places if isinstance(places, Reason) else None)
+
+    def _candidate(self, item: DueNode) -> Candidate | Reason:
+        """Return a node as a candidate, or what keeps it whatever the budgets allow."""
+        node, is_repair = item.node, item.why is DisruptionReason.REPAIR
+        usage = self._usage = self._usage or Usage(self.state)
+
+        def filtered(node: Node, group: NodeGroupState, _state: object, _usage: object) -> Reason | None:
+            if group.group.options.zero_or_max:
+                detail = "its group goes as a whole or not at all"
+                return Reason.of(ReasonCode.UNEXPECTED, detail=detail)
+            if not is_repair and self.state.buckets[node.name] is not Bucket.READY:
+                return Reason.of(ReasonCode.UNEXPECTED, detail="it is not ready")
+            return None if is_repair else protection(node, self.state)
+
+        reason = ineligibility_reason(
+            node, self.state, usage, filtered, may_buy=True, keeps_size=True, unready=is_repair
+        )
+        if reason is None and node.name in self.simulated.promised and not is_repair:
+            reason = Reason.of(ReasonCode.PROMISED, pod=self.simulated.promised[node.name])
+        if reason is None and node.name in self.simulated.held:
+            reason = Reason.of(ReasonCode.UNEXPECTED, detail=self.simulated.held[node.name])
+        if reason is not None:
+            return reason
+        candidate = self.checker.of(node, usage.share(node))
+        if not isinstance(candidate, Candidate):
+            return candidate.reason
+        spent = self.budgets.pdbs.exhausted(candidate.limited)
+        if spent is not None:
+            params = {"pod": spent[0].key, "rule": ReasonCode.NOT_ENOUGH_PDB.value, "budget": spent[1]}
+            return Reason(ReasonCode.BLOCKED_BY_POD, dict(params))
+        return candidate
+
+    def _places(self, candidates: Sequence[Candidate]) -> list[SimulatedRemoval] | Reason:
+        """Return these removals with the places of all their pods on nodes that exist, or why there are none. The
+        simulated cluster and the budgets are left as they were. Nodes that are not due themselves take the pods first:
+        a pod on a due node would have to move once more."""
+        rows, gone = self.simulated.table.index, {candidate.node.name for candidate in candidates}
+        going: Ints = np.array(
+            sorted(row for name in self.due if name not in gone and (row := rows.get(name)) is not None), dtype=np.int64
+        )
+        staying: Ints = np.setdiff1d(np.flatnonzero(self.simulated.open[: self.simulated.real]), going)
+        going = going[self.simulated.open[going]]
+        drains = max(self.state.options.max_drain_parallelism, 1)
+        trial = RemovalSimulation(self.simulated, self.budgets.pdbs.copy(), staying, going, drains)
+        removals: list[SimulatedRemoval] = []
+        reason: Reason | None = None
+        for candidate in candidates:
+            result = trial.attempt(candidate)
+            if isinstance(result, SimulatedRemoval):
+                removals.append(result)
+                continue
+            reason = trial.verdict(result).reason
+            break
+        trial.undo()
+        return reason or removals
+
+    def _remove(self, why: DisruptionReason, places: Sequence[SimulatedRemoval]) -> Reason | None:
+        """Remove nodes whose pods have places, if the budgets have room; returns the refusal of the first."""
+        chosen, refused = self.budgets.draw(places, lambda _: None, why)
+        carry_out(chosen, self.checker, self.simulated, self.budgets.pdbs)
+        self.removals.setdefault(why, []).extend(_removal(removal, why) for removal in chosen)
+        return next(iter(refused.values()), None)
+
+    def _restart(self, item: DueNode, candidate: Candidate, places: Sequence[SimulatedRemoval]) -> Reason | None:
+        """Restart a sick node after its pods have left. It takes the room of a removal in all budgets."""
+        chosen, refused = self.budgets.draw(
+            places or [_simulated(candidate)], lambda _: None, item.why, keeps_size=True
+        )
+        if not chosen:
+            return refused.get(item.node.name)
+        carry_out(chosen, self.checker, self.simulated, self.budgets.pdbs)
+        self.restarts.append(Restart(item.node.name, item.group, item.condition, chosen[0].evict))
+        return None
+
+    # --- purchases
+
+    def _replace(self, item: DueNode, candidate: Candidate, no_place: Reason | None) -> Reason | None:
+        """Propose that a node is bought for the pods of this one; returns why not."""
+        group = self._group_for(candidate, item)
+        if isinstance(group, Reason):
+            if item.why is DisruptionReason.REPAIR and group.code in _AT_MAXIMUM:
+                return self._remove_first(item, candidate)
+            return group if group.code is not ReasonCode.NO_PLACE_TO_MOVE_PODS else no_place or group
+        same = self.proposed.setdefault((item.why, group), [])
+        if (full := self._no_room_for(item, candidate, group, len(same))) is not None:
+            return full
+        same.append(candidate)
+        return None
+
+    def _no_room_for(self, item: DueNode, candidate: Candidate, group: str, before: int) -> Reason | None:
+        """Return which limit a further node of one proposal exceeds. before: nodes that the proposal has."""
+        pool = pool_id(self.state.groups[candidate.group].group)
+        for left, reason in self.budgets.disruption_room(pool, item.why) if before else ():
+            if before >= left:
+                return reason
+        bought = pool_id(self.state.groups[group].group)
+        limit = surge_limit(bought, self.state)
+        rows = (row for row in self.reservation.rows.values() if row.state in UNDER_WAY)
+        if before and open_surge(rows, self.state).get(bought, 0) + before >= limit:
+            return Reason.of(ReasonCode.SURGE_LIMIT, limit=limit)
+        allowance = self._purchasable().allowance(self.state.groups[group], before)
+        return None if allowance.nodes > 0 else allowance.stop
+
+    def _purchasable(self) -> ResourceLimiter:
+        self._limiter = self._limiter or ResourceLimiter(self.state)
+        return self._limiter
+
+    def _group_for(self, candidate: Candidate, item: DueNode) -> str | Reason:
+        """Return the group of which a node is bought: its own if the pods fit a new node of it, otherwise the cheapest
+        one that costs at most what the disruption is worth more."""
+        groups = self._groups = self._groups or Candidates(self.state, self.simulated, self._purchasable())
+        rows = {group.id: row for row, group in enumerate(groups.groups)}
+        own = candidate.group
+        classes = {pod.cls for pod in candidate.pods}
+        need: Ints = np.zeros(len(self.simulated.table.columns.names), dtype=np.int64)
+        for pod in candidate.pods:
+            need += self.simulated.table.columns.need(pod.cls)
+        fitting = [
+            name
+            for name, row in rows.items()
+            if bool((need <= groups.shapes[name].free).all()) and all(bool(groups.fits(cls)[row]) for cls in classes)
+        ]
+        if own in fitting:
+            return own
+        worth = self._affordable(item.node)
+        prices = {name: price for name in fitting if (price := self._price_of(name)) is not None}
+        cheapest = min(prices, key=lambda name: (prices[name], name), default="")
+        if cheapest and worth is not None and prices[cheapest] <= worth:
+            return cheapest
+        return groups.skipped.get(own) or Reason.of(
+            ReasonCode.NO_PLACE_TO_MOVE_PODS, pod=candidate.pods[0].key if candidate.pods else "", what="no group fits"
+        )
+
+    def _affordable(self, node: Node) -> int | None:
+        """Return the most that another group's node may cost: the price of this one, and of its disruption."""
+        costs = self._costs = self._costs or Costs(self.state)
+        cost = costs.nodes.get(node.name)
+        return None if cost is None else cost.now + costs.disruption_price(node.name)
+
+    def _price_of(self, group: str) -> int | None:
+        template = self.state.groups[group].template
+        price = self.book.of_node(template.node, self.state.groups[group].group) if template is not None else None
+        return price.amount if isinstance(price, Price) else None
+
+    def _remove_first(self, item: DueNode, candidate: Candidate) -> Reason | None:
+        """Remove a sick node of a group that cannot grow before its successor comes, one node at a time."""
+        other = next((name for name in self._repaired_in(candidate.group) if name != item.node.name), None)
+        if other is not None:
+            return Reason.of(ReasonCode.REPAIRED_ONE_BY_ONE, node=other)
+        return self._remove(item.why, [_simulated(candidate)])
+
+    def _repaired_in(self, group: str) -> list[str]:
+        """Return the nodes of a group that leave, or that this pass repairs."""
+        now = [removal.node for removal in self.removals.get(DisruptionReason.REPAIR, ()) if removal.group == group]
+        now += [restart.node for restart in self.restarts if restart.group == group]
+        leaving = [name for name in sorted(self.state.leaving) if self.state.group_of.get(name) == group]
+        return [*now, *leaving]
+
+    def _proposals(self) -> list[JudgedMove]:
+        return [
+            self._move([_simulated(candidate) for candidate in candidates], group, why)
+            for (why, group), candidates in self.proposed.items()
+            if candidates
+        ]
+
+    def _move(self, removals: Sequence[SimulatedRemoval], group: str, why: DisruptionReason) -> JudgedMove:
+        """Return a move. group: of which as many nodes are bought, "" if that has happened."""
+        price, cost = sum(self._paid(removal) for removal in removals), self._price_of(group) or 0 if group else 0
+        disruption = float(sum(1 + len(removal.evict) for removal in removals))
+        purchases = {group: len(removals)} if group else {}
+        pools = {pool_id(self.state.groups[removal.group].group) for removal in removals}
+        return JudgedMove(
+            removals=tuple(removals),
+            purchases=purchases,
+            price=price,
+            cost=cost * len(removals),
+            disruption=disruption,
+            disruption_price=0,
+            score=0.0,
+            pool=pools.pop() if len(pools) == 1 else "",
+            prices={group: cost} if group else {},
+            reason=why,
+        )
+
+    def _paid(self, removal: SimulatedRemoval) -> int:
+        price = self.book.of_node(removal.node, self.state.groups[removal.group].group)
+        return price.amount if isinstance(price, Price) else 0
+
+    # --- replacements under way
+
+    def _judge(self, names: Sequence[str], cost: int) -> JudgedMove | Reason:
+        """Judge nodes whose successors exist: they must still be due, and their pods have places."""
+        del cost
+        candidates = self._still_due(names)
+        if isinstance(candidates, Reason):
+            return candidates
+        places = self._places(candidates)
+        return places if isinstance(places, Reason) else self._move(places, "", self.due[names[0]].why)
+
+    def _confirm(self, replacement: Replacement) -> JudgedMove | Reason:
+        """Judge a replacement of which nothing is bought yet."""
+        candidates = self._still_due(replacement.nodes)
+        if isinstance(candidates, Reason):
+            return candidates
+        (purchase, *_) = replacement.purchases
+        return self._move([_simulated(candidate) for candidate in candidates], purchase.group, replacement.reason)
+
+    def _still_due(self, names: Sequence[str]) -> list[Candidate] | Reason:
+        candidates: list[Candidate] = []
+        for name in names:
+            item = self.due.get(name)
+            if item is None:
+                return Reason.of(ReasonCode.NOT_DUE, node=name)
+            candidate = item.held or self._candidate(item)
+            if isinstance(candidate, Reason):
+                return candidate
+            candidates.append(candidate)
+        return candidates
+
+    # --- report and memory
+
+    def _report(self, advanced: Advance) -> tuple[LifecycleVerdict, ...]:
+        """Return every due node with what holds it; None for a node that goes, as part of a replacement or without."""
+        going = {removal.node for removals in self.removals.values() for removal in removals}
+        going |= {removal.node for command in advanced.commands for removal in command.candidates}
+        going |= {restart.node for restart in self.restarts}
+        return tuple(
+            LifecycleVerdict(name, item.why, item.since, None if name in going else self.verdicts.get(name))
+            for name, item in sorted(self.due.items())
+        )
+
+    def _notes(self) -> tuple[Reason, ...]:
+        overdue = [
+            Reason.of(ReasonCode.NODE_OVERDUE, node=name, since=since)
+            for name, since in sorted(self.lifecycle.overdue.items())
+        ]
+        drifted = [
+            Reason.of(ReasonCode.NODE_DRIFTED, node=item.node.name, detail=item.detail)
+            for item in self.lifecycle.due
+            if item.why is DisruptionReason.DRIFTED
+        ]
+        sick = [reason for _, reason in sorted(self.lifecycle.unhealthy.items())]
+        return (*overdue[:MOST_NOTES], *drifted[:MOST_NOTES], *sick[:MOST_NOTES])
+
+    def _memory(self) -> dict[str, NodeMemory]:
+        memory = dict(self.lifecycle.memory)
+        for restart in self.restarts:
+            before = memory.get(restart.node, NodeMemory())
+            memory[restart.node] = msgspec.structs.replace(before, restarted_at=self.state.now)
+        return memory
+
+
+def _simulated(candidate: Candidate) -> SimulatedRemoval:
+    """Return a removal whose pods get places that do not exist yet."""
+    evict = tuple(pod.key for pod in candidate.pods)
+    return SimulatedRemoval(candidate.node, candidate.group, evict, {}, candidate.waits_for)
+
+
+def _removal(removal: SimulatedRemoval, why: DisruptionReason) -> Removal:
+    kind = "drain" if removal.evict else "empty"
+    return Removal(removal.node.name, removal.group, kind, removal.evict, removal.destinations, reason=why)

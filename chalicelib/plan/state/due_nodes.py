@@ -1,0 +1,253 @@
+"""Finds the nodes that should go although they are needed: those that are sick, too old, or not as their group is
+defined now. See docs/reference/node-lifecycle.md.
+
+A node that is due for several reasons goes for the first of: repair, age, drift. What keeps it, such as budgets,
+windows and rules of its pods, is not looked at here (disruption/methods/node_lifecycle.py)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from chalicelib.model.group import Instance
+from chalicelib.model.memory import NodeMemory, ReplacementState, SickCondition
+from chalicelib.model.node import Node
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.policy import DriftAction, NodeLifecycle, RepairAction, RepairRule
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.pools import PoolNames
+
+MOST_CONDITIONS = 20
+"""Conditions by which one node is remembered as sick."""
+RESTARTED_FOR = 86_400.0
+"""Seconds after a restart within which a node that is sick again is replaced, not restarted once more."""
+_ORDER = (DisruptionReason.REPAIR, DisruptionReason.EXPIRED, DisruptionReason.DRIFTED)
+
+
+class DueNode(msgspec.Struct, frozen=True):
+    """A node that should go. since: when it became due. held: why nothing is done now whatever else goes; None: nothing
+    holds it. action: of a repair. condition: by which it is sick, as type=status. detail: in what it is outdated."""
+
+    node: Node
+    group: str
+    why: DisruptionReason
+    since: float
+    held: Reason | None = None
+    action: RepairAction = RepairAction.REPLACE
+    condition: str = ""
+    detail: str = ""
+
+
+class LifecycleState(msgspec.Struct, frozen=True):
+    """due: in the order in which they go. overdue: node -> since when it has expired, of nodes that should have gone
+    long ago. unhealthy: group -> nodes that are sick by any rule, of groups that are not repaired because of them.
+    memory: node -> what is remembered of it, of all nodes of which anything is."""
+
+    due: tuple[DueNode, ...]
+    overdue: Mapping[str, float]
+    unhealthy: Mapping[str, Reason]
+    memory: Mapping[str, NodeMemory]
+
+
+def age_limit(cluster: str, node: str, lifecycle: NodeLifecycle) -> float:
+    """Return the seconds after which a node has expired: maxNodeAge, less the node's own part of the jitter, so that
+    nodes of one minute do not expire in one minute."""
+    assert lifecycle.max_node_age is not None
+    digest = hashlib.sha256(f"{cluster}/{node}".encode("utf-8", "surrogatepass")).digest()
+    part = int.from_bytes(digest[:8], "big") / 2**64
+    return lifecycle.max_node_age * (1 - lifecycle.jitter * part)
+
+
+def lifecycle_state(state: ClusterState) -> LifecycleState:
+    """Return the nodes that are due, and the next memory of sick and outdated nodes."""
+    lifecycle = state.policy.node_lifecycle
+    if lifecycle is None:
+        return LifecycleState((), {}, {}, {})
+    return _Inspection(state, lifecycle).result()
+
+
+class _Inspection:
+    def __init__(self, state: ClusterState, lifecycle: NodeLifecycle) -> None:
+        self.state, self.lifecycle, self.now = state, lifecycle, state.now
+        names = PoolNames(state)
+        self.named = _groups_named(lifecycle.groups, state, names)
+        self.rules = [(rule, _groups_named(rule.groups, state, names)) for rule in lifecycle.repair]
+        self.repaired = _in_repair(state)
+
+    def result(self) -> LifecycleState:
+        due: list[DueNode] = []
+        memory: dict[str, NodeMemory] = {}
+        overdue: dict[str, float] = {}
+        unhealthy: dict[str, Reason] = {}
+        for name, group in sorted(self.state.groups.items()):
+            if group.group.error:
+                memory |= {node.name: kept for node in group.nodes if (kept := self._remembered(node)) is not None}
+                continue
+            machines = _instances(group)
+            of_group = {node.name: self._memory(node, group, machines.get(node.name)) for node in group.nodes}
+            reason = self._too_many(group, of_group)
+            unhealthy |= {} if reason is None else {name: reason}
+            for node in group.nodes:
+                instance = machines.get(node.name)
+                due_node = self._due(node, group, instance, of_group[node.name], reason)
+                due += [] if due_node is None else [due_node]
+                expired = self._expired_at(node, group, instance)
+                if expired is not None and self.now > expired + self.lifecycle.expiry_grace:
+                    overdue[node.name] = expired
+            memory |= {node: item for node, item in of_group.items() if item != NodeMemory()}
+        due.sort(key=lambda item: (_ORDER.index(item.why), item.since, item.node.name))
+        return LifecycleState(tuple(due), overdue, unhealthy, memory)
+
+    def _due(
+        self,
+        node: Node,
+        group: NodeGroupState,
+        instance: Instance | None,
+        memory: NodeMemory,
+        too_many: Reason | None,
+    ) -> DueNode | None:
+        if node.name in self.state.leaving or node.name in self.state.at_risk:
+            return None
+        sick = self._sick(node, group, memory)
+        if sick is not None and (too_many or sick.held is None):
+            return msgspec.structs.replace(sick, held=_busy(group, instance, is_repair=True) or too_many)
+        busy = _busy(group, instance, is_repair=False)
+        if (expired := self._expired_at(node, group, instance)) is not None and expired <= self.now:
+            return DueNode(node, group.id, DisruptionReason.EXPIRED, expired, busy)
+        if memory.drifted_since and instance is not None:
+            detail = instance.outdated
+            held = busy
+            if self.lifecycle.drift is DriftAction.REPORT:
+                held = Reason.of(ReasonCode.NODE_DRIFTED, node=node.name, detail=detail)
+            elif self.now - memory.drifted_since < (needs := self.state.policy.consolidation.confirm_after):
+                held = Reason.of(ReasonCode.NOT_CONFIRMED, since=memory.drifted_since, needs=needs)
+            return DueNode(node, group.id, DisruptionReason.DRIFTED, memory.drifted_since, held, detail=detail)
+        return sick
+
+    # --- age
+
+    def _expired_at(self, node: Node, group: NodeGroupState, instance: Instance | None) -> float | None:
+        """Return when a node expires or has expired; None: never, or its age is not known."""
+        if self.lifecycle.max_node_age is None or group.id not in self.named:
+            return None
+        born = min((at for at in (node.created, instance.created if instance else 0.0) if at > 0), default=0.0)
+        return born + age_limit(self.state.snapshot.cluster, node.name, self.lifecycle) if born else None
+
+    # --- sickness and drift
+
+    def _remembered(self, node: Node) -> NodeMemory | None:
+        """Return what is remembered of a node that this pass cannot judge."""
+        before = self.state.memory.nodes.get(node.name)
+        if before is None or not (before.sick or before.restarted_at or before.drifted_since):
+            return None
+        return NodeMemory(
+            sick=before.sick, restarted_at=before.restarted_at, drifted_since=min(before.drifted_since, self.now)
+        )
+
+    def _memory(self, node: Node, group: NodeGroupState, instance: Instance | None) -> NodeMemory:
+        before = self.state.memory.nodes.get(node.name, NodeMemory())
+        restarted = before.restarted_at if 0 <= self.now - before.restarted_at < RESTARTED_FOR else 0.0
+        outdated = instance is not None and bool(instance.outdated) and group.id in self.named
+        since = min(before.drifted_since or self.now, self.now)
+        return NodeMemory(
+            sick=self._conditions(node, group, before.sick),
+            restarted_at=restarted,
+            drifted_since=since if outdated and self.lifecycle.drift is not DriftAction.OFF else 0.0,
+        )
+
+    def _conditions(
+        self, node: Node, group: NodeGroupState, before: Mapping[str, SickCondition]
+    ) -> dict[str, SickCondition]:
+        """Return the conditions by which a node is sick now, or was until a short time ago (flapTime)."""
+        sick: dict[str, SickCondition] = {}
+        for rule, groups in self.rules:
+            key = _key(rule)
+            if group.id not in groups or key in sick or len(sick) >= MOST_CONDITIONS:
+                continue
+            known = before.get(key)
+            if known is not None and known.seen_at > self.now:  # a wrong clock wrote it
+                known = SickCondition(min(known.since, self.now), self.now)
+            condition = node.condition(rule.condition)
+            if condition is not None and condition.status in rule.status:
+                began = condition.changed if 0 < condition.changed <= self.now else 0.0
+                lasts = known is not None and began - known.seen_at <= rule.flap_time
+                sick[key] = SickCondition(known.since if known is not None and lasts else self.now, self.now)
+            elif known is not None:
+                ended = condition.changed if condition is not None and condition.changed <= self.now else 0.0
+                known = SickCondition(known.since, max(known.seen_at, ended))
+                if self.now - known.seen_at <= rule.flap_time:
+                    sick[key] = known
+        return sick
+
+    def _sick(self, node: Node, group: NodeGroupState, memory: NodeMemory) -> DueNode | None:
+        """Return a sick node by the first rule whose time is over, otherwise by the one whose time is over first."""
+        waiting: list[tuple[float, DueNode]] = []
+        for rule, groups in self.rules:
+            condition, known = node.condition(rule.condition), memory.sick.get(_key(rule))
+            if group.id not in groups or known is None or condition is None or condition.status not in rule.status:
+                continue
+            since = max(known.since, memory.restarted_at)
+            text = f"{rule.condition}={condition.status}"
+            action = rule.action if not memory.restarted_at else RepairAction.REPLACE
+            due = since + rule.after
+            if due <= self.now:
+                return DueNode(node, group.id, DisruptionReason.REPAIR, due, None, action, text)
+            held = Reason.of(ReasonCode.NOT_SICK_LONG_ENOUGH, condition=text, since=since, needs=rule.after)
+            waiting.append((due, DueNode(node, group.id, DisruptionReason.REPAIR, due, held, action, text)))
+        return min(waiting, key=lambda entry: entry[0])[1] if waiting else None
+
+    def _too_many(self, group: NodeGroupState, memory: Mapping[str, NodeMemory]) -> Reason | None:
+        """Return why no node of a group is repaired: too many are sick by any rule, or in repair already. Then the
+        cause is rarely the nodes."""
+        if not self.rules:
+            return None
+        sick = sum(bool(item.sick) or name in self.repaired for name, item in memory.items())
+        share, size = self.lifecycle.max_unhealthy, len(group.nodes)
+        if sick <= max(1, int(share * size + 1e-9)):
+            return None
+        return Reason.of(ReasonCode.TOO_MANY_UNHEALTHY, unhealthy=sick, of=size, share=share)
+
+
+def _instances(group: NodeGroupState) -> dict[str, Instance]:
+    """Return the instance of each node of a group, by the node's name."""
+    by_word = {word: machine for machine in group.group.instances for word in (machine.id, machine.node) if word}
+    machines = {node.name: by_word.get(node.name) or by_word.get(node.provider_id) for node in group.nodes}
+    return {name: machine for name, machine in machines.items() if machine is not None}
+
+
+def _key(rule: RepairRule) -> str:
+    return f"{rule.condition}={','.join(sorted(rule.status))}"
+
+
+def _groups_named(names: Iterable[str], state: ClusterState, pools: PoolNames) -> frozenset[str]:
+    """Return the ids of the groups of these pools, or of all groups without any name."""
+    if not names:
+        return frozenset(state.groups)
+    return frozenset(group for name in names if (pool := pools.find(name)) is not None for group in pool.groups)
+
+
+def _busy(group: NodeGroupState, instance: Instance | None, *, is_repair: bool) -> Reason | None:
+    """Return who changes a node or its group now, or repairs it by itself."""
+    who = (instance.busy if instance else "") or group.group.busy or group.group.scale_down_held
+    who = who or (instance.repaired_by if instance and is_repair else "")
+    return Reason.of(ReasonCode.GROUP_BUSY, who=who) if who else None
+
+
+def _in_repair(state: ClusterState) -> frozenset[str]:
+    """Return the nodes that open operations repair, or that replacements have for repair."""
+    kinds = {OperationKind.DELETE_NODES, OperationKind.RESTART_NODE}
+    operations = frozenset(
+        target.node
+        for operation in state.memory.operations
+        if operation.is_open and operation.spec.kind in kinds and operation.spec.reason == DisruptionReason.REPAIR.value
+        for target in operation.spec.targets
+    )
+    return operations | frozenset(
+        node
+        for row in state.memory.replacements.values()
+        if row.reason is DisruptionReason.REPAIR and row.state is not ReplacementState.FAILED
+        for node in row.nodes
+    )
