@@ -465,12 +465,12 @@ def test_a_node_that_recovers_before_its_drain_stays() -> None:
 
 
 def test_repairs_wait_for_no_cooldown_and_old_nodes_do() -> None:
-    grown = {"last_scale_up": NOW - 60.0}
+    grown = NOW - 60.0
     sick = full_nodes("a", **_deadlocked())
     lifecycle = NodeLifecycle(repair=(DEADLOCK,), max_unhealthy=1.0, drift=DriftAction.OFF)
-    memory = Memory(nodes={"a": sick_since(NOW - HOUR, "KernelDeadlock=True")}, **grown)
+    memory = Memory(nodes={"a": sick_since(NOW - HOUR, "KernelDeadlock=True")}, last_scale_up=grown)
     assert decide(sick, policy(lifecycle), memory).bought == {"g": 1}
-    assert decide(full_nodes("a"), policy(), Memory(**grown)).held == {"a": "InCooldown"}
+    assert decide(full_nodes("a"), policy(), Memory(last_scale_up=grown)).held == {"a": "InCooldown"}
 
 
 def test_a_sick_node_is_repaired_although_unready_nodes_are_never_scaled_down() -> None:
