@@ -23,7 +23,7 @@ from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
-from chalicelib.record import consolidation_view
+from chalicelib.record import consolidation_view, lifecycle_view
 from chalicelib.record.views import ago, as_json, breaker_view, coded, operation_view
 
 _BREAKER_REASONS = (ReasonCode.DISRUPTION_BRAKE.value, ReasonCode.DISRUPTION_LIMIT.value)
@@ -52,6 +52,10 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     sentences, data = fate(context, node.name)
     more, consolidation_data = consolidation(context, node.name, data)
     sentences, data = (*sentences, *more), data | consolidation_data
+    if (verdict := lifecycle_view.verdict_of(plan, name)) is not None:
+        advice = remedy(verdict.held, plan.cluster) if verdict.held is not None else ""
+        sentences = (*sentences, lifecycle_view.says(verdict), *([f"What helps: {advice}."] if advice else []))
+        data |= {"lifecycle": lifecycle_view.verdict_data(verdict)}
     if expected:
         sentences = (*sentences, f"{len(expected)} pending pods are expected on it.")
     destinations: dict[str, str] = data.get("destinations", {})

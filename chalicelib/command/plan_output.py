@@ -35,7 +35,7 @@ from chalicelib.model.scaling_rules import Rule
 from chalicelib.model.snapshot import ALL_CAPI_GROUPS, ALL_GROUPS_OF_PROVIDER
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import lasting_first, sentence, text
-from chalicelib.record import consolidation_view
+from chalicelib.record import consolidation_view, lifecycle_view
 
 _Rows = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 _NODES_LISTED = 50  # above this count the table lists rules instead of nodes
@@ -95,6 +95,12 @@ def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = 
         **rules,
         **headroom,
         **consolidation,
+        **(
+            {"lifecycle": {due.node: lifecycle_view.verdict_data(due) for due in plan.lifecycle}}
+            if plan.lifecycle
+            else {}
+        ),
+        **({"restarts": [msgspec.to_builtins(restart) for restart in plan.restarts]} if plan.restarts else {}),
         "notes": [_coded(note) for note in plan.notes],
         **({"unreadProviders": unread} if unread else {}),
         "gaps": [msgspec.to_builtins(gap) for gap in plan.gaps],
@@ -161,6 +167,19 @@ def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()
         ),
         _removals_table(plan),
         ("Blocked removals", ("node", "rule", "why"), _unremovable_rows(plan.unremovable)),
+        (
+            "Nodes that should go",
+            ("node", "is", "since", "held by"),
+            [
+                (
+                    verdict.node,
+                    lifecycle_view.due_words(verdict.why),
+                    format_time(verdict.since),
+                    sentence(verdict.held) if verdict.held is not None else "nothing: it goes now",
+                )
+                for verdict in plan.lifecycle
+            ],
+        ),
         *_consolidation_tables(plan),
         ("Notes", ("what", "why"), [(note.code.value, sentence(note)) for note in plan.notes]),
         (
@@ -237,6 +256,7 @@ def summary(plan: Plan, timings: dict[str, float]) -> str:
         ),
         f"Remove {unneeded} of {plural(len(plan.unneeded), 'unneeded node')}.",
         *([consolidation_view.summary(plan.consolidation)] if plan.consolidation is not None else []),
+        *filter(None, [lifecycle_view.summary(plan)]),
     ]
     if plan.gaps:
         parts.append(f"{plural(len(plan.gaps), 'thing')} {_was(plan.gaps)} not read (below).")

@@ -107,13 +107,13 @@ class _Inspection:
         group: NodeGroupState,
         instance: Instance | None,
         memory: NodeMemory,
-        too_many: Reason | None,
+        breaker_reason: Reason | None,
     ) -> DueNode | None:
         if node.name in self.state.leaving or node.name in self.state.at_risk:
             return None
         sick = self._sick(node, group, memory)
-        if sick is not None and (too_many or sick.held is None):
-            return msgspec.structs.replace(sick, held=_busy(group, instance, is_repair=True) or too_many)
+        if sick is not None and (breaker_reason or sick.held is None):
+            return msgspec.structs.replace(sick, held=_busy(group, instance, is_repair=True) or breaker_reason)
         busy = _busy(group, instance, is_repair=False)
         if (expired := self._expired_at(node, group, instance)) is not None and expired <= self.now:
             return DueNode(node, group.id, DisruptionReason.EXPIRED, expired, busy)

@@ -61,7 +61,7 @@ def policy(lifecycle: NodeLifecycle | None = AGE, **more: Any) -> Policy:
     return Policy("test", mode=Mode.ACTIVE, **fields)
 
 
-class Result(msgspec.Struct, frozen=True):
+class LifecyclePass(msgspec.Struct, frozen=True):
     """A pass: its plan and the next memory."""
 
     plan: Plan
@@ -90,9 +90,9 @@ class Result(msgspec.Struct, frozen=True):
 
 def decide(
     build: ClusterBuilder, document: Policy | None = None, memory: Memory | None = None, now: float = NOW
-) -> Result:
+) -> LifecyclePass:
     """A pass over the cluster."""
-    return Result(*plan_cluster(build.snapshot(), document or policy(), memory or Memory(), now, 0))
+    return LifecyclePass(*plan_cluster(build.snapshot(), document or policy(), memory or Memory(), now, 0))
 
 
 def full_nodes(*names: str, group: Mapping[str, Any] | None = None, **fields: Any) -> ClusterBuilder:
@@ -495,7 +495,7 @@ def test_a_policy_without_a_lifecycle_fails_the_replacements_of_an_earlier_one()
 
 
 def test_an_old_node_goes_to_a_dearer_group_only_as_far_as_it_is_worth_it() -> None:
-    def result(price: float) -> Result:
+    def result(price: float) -> LifecyclePass:
         types = "node.kubernetes.io/instance-type"
         build = cluster().node("a", "4", "16Gi", group="g", created=OLD_NODE, labels={types: "g"})
         build.running("a", 4, "1", "4Gi", owner="a")

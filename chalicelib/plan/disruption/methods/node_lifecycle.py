@@ -77,10 +77,10 @@ class LifecycleResult(msgspec.Struct, frozen=True):
 def renew_nodes(context: DisruptionContext, unneeded: Collection[str]) -> LifecycleResult:
     """Return what is done with nodes that are due. unneeded: nodes that go by themselves, because nothing needs them.
     context: its reservation is used, and its simulated cluster keeps the moves of pods."""
-    return _Pass(context, unneeded).result()
+    return _Renewal(context, unneeded).result()
 
 
-class _Pass:
+class _Renewal:
     def __init__(self, context: DisruptionContext, unneeded: Collection[str]) -> None:
         self.context, self.state, self.simulated = context, context.state, context.simulated
         self.budgets, self.unneeded = context.budgets, frozenset(unneeded)
@@ -147,32 +147,32 @@ class _Pass:
 
     # --- one node
 
-    def _act(self, item: DueNode) -> Reason | None:
+    def _act(self, due_node: DueNode) -> Reason | None:
         """Remove, restart or replace a node; returns what holds it."""
-        candidate = self._candidate(item)
+        candidate = self._candidate(due_node)
         if isinstance(candidate, Reason):
             return candidate
         removal = _simulated(candidate)
-        why = self.budgets.standing_refusal(removal, item.why)
-        why = why or self.budgets.disruption_refusal(candidate.group, [item.node.name], item.why)
+        why = self.budgets.standing_refusal(removal, due_node.why)
+        why = why or self.budgets.disruption_refusal(candidate.group, [due_node.node.name], due_node.why)
         if why is not None:
             return why
         places = self._places([candidate])
-        if item.action is RepairAction.RESTART and item.why is DisruptionReason.REPAIR:
+        if due_node.action is RepairAction.RESTART and due_node.why is DisruptionReason.REPAIR:
             group = self.state.groups[candidate.group]
             if not group.group.restarts:
                 return Reason.of(ReasonCode.CANNOT_RESTART, provider=group.group.provider)
-            if not isinstance(places, Reason) or self.state.buckets[item.node.name] is not Bucket.READY:
-                return self._restart(item, candidate, [] if isinstance(places, Reason) else places)
+            if not isinstance(places, Reason) or self.state.buckets[due_node.node.name] is not Bucket.READY:
+                return self._restart(due_node, candidate, [] if isinstance(places, Reason) else places)
         if not isinstance(places, Reason):
-            refused = self._remove(item.why, places)
+            refused = self._remove(due_node.why, places)
             if refused is None or refused.code not in _BUYS_INSTEAD:
                 return refused
-        return self._replace(item, candidate, places if isinstance(places, Reason) else None)
+        return self._replace(due_node, candidate, places if isinstance(places, Reason) else None)
 
-    def _candidate(self, item: DueNode) -> Candidate | Reason:
+    def _candidate(self, due_node: DueNode) -> Candidate | Reason:
         """Return a node as a candidate, or what keeps it whatever the budgets allow."""
-        node, is_repair = item.node, item.why is DisruptionReason.REPAIR
+        node, is_repair = due_node.node, due_node.why is DisruptionReason.REPAIR
         usage = self._usage = self._usage or Usage(self.state)
 
         def filtered(node: Node, group: NodeGroupState, _state: object, _usage: object) -> Reason | None:
@@ -225,43 +225,43 @@ class _Pass:
         trial.undo()
         return reason or removals
 
-    def _remove(self, why: DisruptionReason, places: Sequence[SimulatedRemoval]) -> Reason | None:
+    def _remove(self, reason: DisruptionReason, places: Sequence[SimulatedRemoval]) -> Reason | None:
         """Remove nodes whose pods have places, if the budgets have room; returns the refusal of the first."""
-        chosen, refused = self.budgets.draw(places, lambda _: None, why)
+        chosen, refused = self.budgets.draw(places, lambda _: None, reason)
         carry_out(chosen, self.checker, self.simulated, self.budgets.pdbs)
-        self.removals.setdefault(why, []).extend(_removal(removal, why) for removal in chosen)
+        self.removals.setdefault(reason, []).extend(_removal(removal, reason) for removal in chosen)
         return next(iter(refused.values()), None)
 
-    def _restart(self, item: DueNode, candidate: Candidate, places: Sequence[SimulatedRemoval]) -> Reason | None:
+    def _restart(self, due_node: DueNode, candidate: Candidate, places: Sequence[SimulatedRemoval]) -> Reason | None:
         """Restart a sick node after its pods have left. It takes the room of a removal in all budgets."""
         chosen, refused = self.budgets.draw(
-            places or [_simulated(candidate)], lambda _: None, item.why, keeps_size=True
+            places or [_simulated(candidate)], lambda _: None, due_node.why, keeps_size=True
         )
         if not chosen:
-            return refused.get(item.node.name)
+            return refused.get(due_node.node.name)
         carry_out(chosen, self.checker, self.simulated, self.budgets.pdbs)
-        self.restarts.append(Restart(item.node.name, item.group, item.condition, chosen[0].evict))
+        self.restarts.append(Restart(due_node.node.name, due_node.group, due_node.condition, chosen[0].evict))
         return None
 
     # --- purchases
 
-    def _replace(self, item: DueNode, candidate: Candidate, no_place: Reason | None) -> Reason | None:
+    def _replace(self, due_node: DueNode, candidate: Candidate, place_refusal: Reason | None) -> Reason | None:
         """Propose that a node is bought for the pods of this one; returns why not."""
-        group = self._group_for(candidate, item)
+        group = self._group_for(candidate, due_node)
         if isinstance(group, Reason):
-            if item.why is DisruptionReason.REPAIR and group.code in _AT_MAXIMUM:
-                return self._remove_first(item, candidate)
-            return group if group.code is not ReasonCode.NO_PLACE_TO_MOVE_PODS else no_place or group
-        same = self.proposed.setdefault((item.why, group), [])
-        if (full := self._no_room_for(item, candidate, group, len(same))) is not None:
+            if due_node.why is DisruptionReason.REPAIR and group.code in _AT_MAXIMUM:
+                return self._remove_first(due_node, candidate)
+            return group if group.code is not ReasonCode.NO_PLACE_TO_MOVE_PODS else place_refusal or group
+        same = self.proposed.setdefault((due_node.why, group), [])
+        if (full := self._no_room_for(due_node, candidate, group, len(same))) is not None:
             return full
         same.append(candidate)
         return None
 
-    def _no_room_for(self, item: DueNode, candidate: Candidate, group: str, before: int) -> Reason | None:
+    def _no_room_for(self, due_node: DueNode, candidate: Candidate, group: str, before: int) -> Reason | None:
         """Return which limit a further node of one proposal exceeds. before: nodes that the proposal has."""
         pool = pool_id(self.state.groups[candidate.group].group)
-        for left, reason in self.budgets.disruption_room(pool, item.why) if before else ():
+        for left, reason in self.budgets.disruption_room(pool, due_node.why) if before else ():
             if before >= left:
                 return reason
         bought = pool_id(self.state.groups[group].group)
@@ -276,7 +276,7 @@ class _Pass:
         self._limiter = self._limiter or ResourceLimiter(self.state)
         return self._limiter
 
-    def _group_for(self, candidate: Candidate, item: DueNode) -> str | Reason:
+    def _group_for(self, candidate: Candidate, due_node: DueNode) -> str | Reason:
         """Return the group of which a node is bought: its own if the pods fit a new node of it, otherwise the cheapest
         one that costs at most what the disruption is worth more."""
         groups = self._groups = self._groups or Candidates(self.state, self.simulated, self._purchasable())
@@ -293,7 +293,7 @@ class _Pass:
         ]
         if own in fitting:
             return own
-        worth = self._affordable(item.node)
+        worth = self._affordable(due_node.node)
         prices = {name: price for name in fitting if (price := self._price_of(name)) is not None}
         cheapest = min(prices, key=lambda name: (prices[name], name), default="")
         if cheapest and worth is not None and prices[cheapest] <= worth:
@@ -313,12 +313,12 @@ class _Pass:
         price = self.book.of_node(template.node, self.state.groups[group].group) if template is not None else None
         return price.amount if isinstance(price, Price) else None
 
-    def _remove_first(self, item: DueNode, candidate: Candidate) -> Reason | None:
+    def _remove_first(self, due_node: DueNode, candidate: Candidate) -> Reason | None:
         """Remove a sick node of a group that cannot grow before its successor comes, one node at a time."""
-        other = next((name for name in self._repaired_in(candidate.group) if name != item.node.name), None)
+        other = next((name for name in self._repaired_in(candidate.group) if name != due_node.node.name), None)
         if other is not None:
             return Reason.of(ReasonCode.REPAIRED_ONE_BY_ONE, node=other)
-        return self._remove(item.why, [_simulated(candidate)])
+        return self._remove(due_node.why, [_simulated(candidate)])
 
     def _repaired_in(self, group: str) -> list[str]:
         """Return the nodes of a group that leave, or that this pass repairs."""
@@ -334,7 +334,7 @@ class _Pass:
             if candidates
         ]
 
-    def _move(self, removals: Sequence[SimulatedRemoval], group: str, why: DisruptionReason) -> JudgedMove:
+    def _move(self, removals: Sequence[SimulatedRemoval], group: str, reason: DisruptionReason) -> JudgedMove:
         """Return a move. group: of which as many nodes are bought, "" if that has happened."""
         price, cost = sum(self._paid(removal) for removal in removals), self._price_of(group) or 0 if group else 0
         disruption = float(sum(1 + len(removal.evict) for removal in removals))
@@ -427,6 +427,6 @@ def _simulated(candidate: Candidate) -> SimulatedRemoval:
     return SimulatedRemoval(candidate.node, candidate.group, evict, {}, candidate.waits_for)
 
 
-def _removal(removal: SimulatedRemoval, why: DisruptionReason) -> Removal:
+def _removal(removal: SimulatedRemoval, reason: DisruptionReason) -> Removal:
     kind = "drain" if removal.evict else "empty"
-    return Removal(removal.node.name, removal.group, kind, removal.evict, removal.destinations, reason=why)
+    return Removal(removal.node.name, removal.group, kind, removal.evict, removal.destinations, reason=reason)
