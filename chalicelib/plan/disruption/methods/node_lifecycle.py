@@ -245,13 +245,13 @@ class _Renewal:
 
     # --- purchases
 
-    def _replace(self, due_node: DueNode, candidate: Candidate, place_refusal: Reason | None) -> Reason | None:
+    def _replace(self, due_node: DueNode, candidate: Candidate, place_reason: Reason | None) -> Reason | None:
         """Propose that a node is bought for the pods of this one; returns why not."""
         group = self._group_for(candidate, due_node)
         if isinstance(group, Reason):
             if due_node.why is DisruptionReason.REPAIR and group.code in _AT_MAXIMUM:
                 return self._remove_first(due_node, candidate)
-            return group if group.code is not ReasonCode.NO_PLACE_TO_MOVE_PODS else place_refusal or group
+            return group if group.code is not ReasonCode.NO_PLACE_TO_MOVE_PODS else place_reason or group
         same = self.proposed.setdefault((due_node.why, group), [])
         if (full := self._no_room_for(due_node, candidate, group, len(same))) is not None:
             return full
@@ -350,7 +350,7 @@ class _Renewal:
             score=0.0,
             pool=pools.pop() if len(pools) == 1 else "",
             prices={group: cost} if group else {},
-            reason=why,
+            reason=reason,
         )
 
     def _paid(self, removal: SimulatedRemoval) -> int:
