@@ -105,6 +105,7 @@ def _plan_id(
 ) -> str:
     content = [state.snapshot.cluster, state.now, seed, scale_up.scale_ups, disruption.removals, repairs]
     content += [disruption.purchases] if disruption.purchases else []
+    content += [disruption.restarts] if disruption.restarts else []
     return f"plan-{hashlib.sha256(msgspec.json.encode(content, order='deterministic')).hexdigest()[:16]}"
 
 

@@ -83,12 +83,13 @@ def renew_nodes(context: DisruptionContext, unneeded: Collection[str]) -> Lifecy
 class _Renewal:
     def __init__(self, context: DisruptionContext, unneeded: Collection[str]) -> None:
         self.context, self.state, self.simulated = context, context.state, context.simulated
-        self.budgets, self.unneeded = context.budgets, frozenset(unneeded)
+        self.budgets = context.budgets
         self.lifecycle = lifecycle_state(self.state)
         self.reservation = context.reservation or Reservation(self.state, self.simulated)
         self.checker = DrainabilityChecker(self.state, self.budgets.pdbs)
         self.book = price_book(self.state.policy.prices, self.state.snapshot.groups, self.state.now)
-        self.due = {item.node.name: item for item in self.lifecycle.due}
+        going = self.budgets.taken.union(unneeded)
+        self.due = {item.node.name: item for item in self.lifecycle.due if item.node.name not in going}
         self.verdicts: dict[str, Reason] = {}
         self.removals: dict[DisruptionReason, list[Removal]] = {}
         self.restarts: list[Restart] = []
@@ -99,10 +100,8 @@ class _Renewal:
         self._limiter: ResourceLimiter | None = None
 
     def result(self) -> LifecycleResult:
-        for item in self.lifecycle.due:
-            if item.held is not None:
-                self.verdicts[item.node.name] = item.held
-        waiting = [item for item in self.lifecycle.due if item.held is None and self._is_free(item.node.name)]
+        self.verdicts |= {name: item.held for name, item in self.due.items() if item.held is not None}
+        waiting = [item for name, item in self.due.items() if item.held is None and self._is_free(name)]
         for item in waiting[:MOST_TRIED]:
             reason = self.context.not_evaluated if self.context.over() else self._act(item)
             if reason is not None:
@@ -130,9 +129,7 @@ class _Renewal:
         )
 
     def _is_free(self, name: str) -> bool:
-        """Return whether a due node is neither going already nor part of a replacement, and say so if it is not."""
-        if name in self.unneeded or name in self.budgets.taken:
-            return False
+        """Return whether a due node is part of no replacement, and say so if it is."""
         for row in self.reservation.rows.values():
             if name not in (*row.nodes, *row.new_nodes):
                 continue
@@ -253,17 +250,14 @@ class _Renewal:
                 return self._remove_first(due_node, candidate)
             return group if group.code is not ReasonCode.NO_PLACE_TO_MOVE_PODS else place_reason or group
         same = self.proposed.setdefault((due_node.why, group), [])
-        if (full := self._no_room_for(due_node, candidate, group, len(same))) is not None:
+        if (full := self._no_room_for(group, len(same))) is not None:
             return full
         same.append(candidate)
+        self.budgets.promise([candidate.node.name])
         return None
 
-    def _no_room_for(self, due_node: DueNode, candidate: Candidate, group: str, before: int) -> Reason | None:
-        """Return which limit a further node of one proposal exceeds. before: nodes that the proposal has."""
-        pool = pool_id(self.state.groups[candidate.group].group)
-        for left, reason in self.budgets.disruption_room(pool, due_node.why) if before else ():
-            if before >= left:
-                return reason
+    def _no_room_for(self, group: str, before: int) -> Reason | None:
+        """Return which limit a further purchase of one proposal exceeds. before: nodes that the proposal buys."""
         bought = pool_id(self.state.groups[group].group)
         limit = surge_limit(bought, self.state)
         rows = (row for row in self.reservation.rows.values() if row.state in UNDER_WAY)
@@ -373,8 +367,14 @@ class _Renewal:
         candidates = self._still_due(replacement.nodes)
         if isinstance(candidates, Reason):
             return candidates
-        (purchase, *_) = replacement.purchases
-        return self._move([_simulated(candidate) for candidate in candidates], purchase.group, replacement.reason)
+        removals = [_simulated(candidate) for candidate in candidates]
+        for removal in removals:
+            refusal = self.budgets.standing_refusal(removal, replacement.reason)
+            refusal = refusal or self.budgets.disruption_refusal(removal.group, [removal.node.name], replacement.reason)
+            if refusal is not None:
+                return refusal
+            self.budgets.promise([removal.node.name])
+        return self._move(removals, replacement.purchases[0].group, replacement.reason)
 
     def _still_due(self, names: Sequence[str]) -> list[Candidate] | Reason:
         candidates: list[Candidate] = []
