@@ -2,7 +2,7 @@
 disruptionBudgets.
 
 What one section alone decides is checked here; disruption_validation.py has the rest. What each key does is in
-docs/reference/consolidation.md, node-lifecycle.md and spot.md.
+docs/reference/consolidation.md, docs/reference/node-lifecycle.md and docs/reference/spot.md.
 """
 
 from __future__ import annotations
@@ -285,15 +285,25 @@ REPAIR_RULE = section(
 )
 
 
+_SOUND = {
+    "Ready": "True",
+    "MemoryPressure": "False",
+    "DiskPressure": "False",
+    "PIDPressure": "False",
+    "NetworkUnavailable": "False",
+}
+"""The kubelet's conditions, as they are on a sound node."""
+
+
 def _sick_by(rule: dict[str, Any], path: Path, diagnostics: Diagnostics) -> None:
     """Refuse a rule by which every sound node is sick; warn of a flap that is longer than the illness."""
     usual = RepairRule("", 0.0)
-    reported = diagnostics.has_problem_under((*path, "status"))
-    if rule.get("condition") == "Ready" and not reported and "True" in rule.get("status", usual.status):
+    sound = _SOUND.get(rule.get("condition", ""))
+    if sound in rule.get("status", usual.status) and not diagnostics.has_problem_under((*path, "status")):
         diagnostics.problem(
             (*path, "status") if "status" in rule else (*path, "condition"),
-            "makes every node that is Ready a sick one",
-            "write status: [False, Unknown]",
+            f"makes every node sick: {rule['condition']} is {sound} on a sound one",
+            f"write status: [{'False' if sound == 'True' else 'True'}, Unknown]",
         )
     if "after" in rule and rule.get("flap_time", usual.flap_time) > rule["after"]:
         diagnostics.warn(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from chalicelib.command.serialize_policy import dump
 from chalicelib.model.policy import DriftAction, NodeLifecycle, RepairAction, RepairRule
 from chalicelib.model.policy_permissions import STRICT
 from chalicelib.policy.compiled import compiled, decompiled
@@ -137,10 +138,16 @@ RULES: list[Case] = [
     (
         repair("condition: Ready, after: 30m"),
         of_rule("condition"),
-        "makes every node that is Ready a sick one",
+        "makes every node sick: Ready is True on a sound one",
         "write status: [False, Unknown]",
     ),
     (repair("condition: Ready, status: [True], after: 30m"), of_rule("status"), "makes every node", "[False, Unknown]"),
+    (
+        repair("condition: MemoryPressure, status: [False, Unknown], after: 30m"),
+        of_rule("status"),
+        "makes every node sick: MemoryPressure is False on a sound one",
+        "write status: [True, Unknown]",
+    ),
     (
         repair(f"{READY}}}, {{condition: Ready, status: [Unknown, False], after: 1h, action: restart"),
         of_rule("condition", 1),
@@ -212,6 +219,28 @@ def test_policy_repair_rules_of_one_condition_differ_by_status_or_groups() -> No
     policy = read(of_providers(EXOSCALE, f"nodeLifecycle: {{repair: [{rules}]}}"))
     assert policy.node_lifecycle is not None
     assert len(policy.node_lifecycle.repair) == 3
+
+
+def test_policy_with_all_sections_about_needed_nodes_is_accepted_without_a_warning() -> None:
+    text = of_providers(
+        "alicloud: {region: cn-hangzhou, credentialsSecret: a/b, nodes: ['0:9:asg-a', '0:9:asg-b']}",
+        "consolidation: {mode: full, groups: [asg-a], aggressiveness: 2, minSavings: 10%}",
+        "disruptionBudgets: [{name: always, nodes: 10%}, {name: office, nodes: 0, reasons: [consolidation, expired], "
+        'cron: "0 8 * * 1-5", duration: 10h, timeZone: Europe/Zurich}]',
+        "nodeLifecycle:",
+        "  maxNodeAge: 720h",
+        "  drift: replace",
+        "  repair:",
+        "    - {condition: Ready, status: [False, Unknown], after: 30m, action: replace}",
+        "    - {condition: KernelDeadlock, status: [True], after: 10m, action: restart}",
+        "spot: {groups: [asg-b], maxShare: 50%, onDemandBase: 2, returnAfter: 1h}",
+        "prices: {instanceTypes: {m5.large: 0.096}, spot: {m5.large: 0.035}}",
+    )
+    policy = read(text)
+    assert warnings(text) == ()
+    assert read(dump(policy)) == policy
+    assert policy.node_lifecycle is not None
+    assert [rule.status for rule in policy.node_lifecycle.repair] == [("False", "Unknown"), ("True",)]
 
 
 def test_policy_node_may_live_exactly_as_long_as_a_replacement_needs() -> None:
