@@ -6,7 +6,7 @@ One function per rule, as in validation.py, whose table includes this one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from chalicelib.model.operation import OperationKind
@@ -30,6 +30,8 @@ _SPOT: Path = (*SPEC, "spot")
 _BUDGETS: Path = (*SPEC, "disruptionBudgets")
 _SLOW_MACHINES = 3600.0
 """Seconds that bare metal usually takes at least until it is a node."""
+_MOST_COMPARED = 50
+"""Unknown names for which a similar one is looked for; it takes time with the number of known ones."""
 _NOTICES = {120.0: "two minutes", 300.0: "five minutes"}
 _TOLERATED, _ADVISED = 1 / 4, 1 / 6
 """Parts of a notice that may pass before a pass sees it."""
@@ -75,14 +77,20 @@ def _known_providers(partial: PartialPolicy) -> set[str]:
     return {name for name in partial.providers or {} if name in PROVIDERS}
 
 
-def _providers_of(name: str, partial: PartialPolicy) -> set[str]:
-    """Return the providers that may have a group or pool of this name: those of the document's own groups, otherwise
-    those whose ids look like it, otherwise all."""
-    own = {provider for provider, group in _named_groups(partial) if name in {group, group.rpartition("/")[2]}}
+def _owners(names: Iterable[str], partial: PartialPolicy) -> list[set[str]]:
+    """Return, for each name of a group or pool, the providers that may have it: those of the document's own groups,
+    otherwise those whose ids look like it, otherwise all."""
     known = _known_providers(partial)
     patterns = {provider: PROVIDERS[provider].group_id for provider in known}
-    alike = {provider for provider, pattern in patterns.items() if pattern and re.fullmatch(pattern, name)}
-    return own & known or alike or known
+    own: dict[str, set[str]] = {}
+    for provider, group in _named_groups(partial):
+        for name in {group, group.rpartition("/")[2]} if provider in known else ():
+            own.setdefault(name, set()).add(provider)
+    owners = []
+    for name in names:
+        alike = {provider for provider, pattern in patterns.items() if pattern and re.fullmatch(pattern, name)}
+        owners.append(own.get(name) or alike or known)
+    return owners
 
 
 def _sections_with_groups(partial: PartialPolicy) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -100,11 +108,13 @@ def _disruption_groups(partial: PartialPolicy, diagnostics: Diagnostics) -> None
     may still be right."""
     named = {group for _, group in _named_groups(partial)}
     known = named | {name.rpartition("/")[2] for name in named}
+    compared = 0
     for path, section in _sections_with_groups(partial):
         for index, name in enumerate(section.get("groups", ()) if known else ()):
             if name in known:
                 continue
-            near = closest(name, sorted(known))
+            compared += 1
+            near = closest(name, sorted(known)) if compared <= _MOST_COMPARED else ""
             remedy = f"did you mean {near}?" if near else "it counts only if a provider has such a group or pool"
             diagnostics.warn((*path, "groups", index), f"{quote(name)} is no group of this document; {remedy}")
 
@@ -204,7 +214,7 @@ def _restarts_are_possible(partial: PartialPolicy, diagnostics: Diagnostics) -> 
         if rule.get("action") is not RepairAction.RESTART or diagnostics.has_problem_under((*path, "groups")):
             continue
         # A name that may also be a group of another provider is judged in a pass, where its provider is known.
-        owners = [_providers_of(name, partial) for name in rule.get("groups", ())]
+        owners = _owners(rule.get("groups", ()), partial)
         certain = sorted(set().union(*(names for names in owners if names <= unable))) if owners else sorted(unable)
         if certain:
             other = ", or name the groups of other providers in groups" if not owners and unable < providers else ""
@@ -221,8 +231,7 @@ def _spot_exists(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
     if spot is None or diagnostics.has_problem_under((*_SPOT, "groups")):
         return
     providers = _known_providers(partial)
-    for index, name in enumerate(spot.get("groups", ())):
-        owners = _providers_of(name, partial)
+    for index, owners in enumerate(_owners(spot.get("groups", ()), partial)):
         if owners and not any(PROVIDERS[owner].spot for owner in owners):
             problem = f"{', '.join(sorted(owners))} has no spot machines"
             diagnostics.problem((*_SPOT, "groups", index), problem, "take it out")
@@ -230,38 +239,37 @@ def _spot_exists(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
         diagnostics.warn(_SPOT, f"has no effect: {', '.join(sorted(providers))} has no spot machines")
 
 
-def _spot_providers(partial: PartialPolicy, diagnostics: Diagnostics) -> dict[str, set[str]]:
-    """Return the names of spec.spot.groups, or "" where it names none, and the vendors with spot machines that each may
-    mean. Empty without spec.spot or where its groups or the providers could not be read."""
+def _spot_providers(partial: PartialPolicy, diagnostics: Diagnostics) -> list[tuple[Path, set[str]]]:
+    """Return the place of each name of spec.spot.groups, or that of spec.spot where it names none, with the providers
+    with spot machines that it may mean. Empty without spec.spot or where its groups or the providers could not be
+    read."""
     spot = partial.spec.get("spot")
     unread = any(diagnostics.has_problem_under(path) for path in ((*_SPOT, "groups"), (*SPEC, "providers")))
     if spot is None or unread:
-        return {}
-    owners = {name: _providers_of(name, partial) for name in spot.get("groups", ())}
-    owners = owners or {"": _known_providers(partial)}
-    with_spot = {name: {owner for owner in of if PROVIDERS[owner].spot} for name, of in owners.items()}
-    return {name: of for name, of in with_spot.items() if of}
+        return []
+    places: list[tuple[Path, set[str]]] = [
+        ((*_SPOT, "groups", index), owners) for index, owners in enumerate(_owners(spot.get("groups", ()), partial))
+    ]
+    places = places or [(_SPOT, _known_providers(partial))]
+    with_spot = [(path, {owner for owner in owners if PROVIDERS[owner].spot}) for path, owners in places]
+    return [(path, owners) for path, owners in with_spot if owners]
 
 
 def _spot_has_prices(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
     """Warn of spot groups whose price is that of other nodes."""
     if (partial.spec.get("prices") or {}).get("spot") or diagnostics.has_problem_under((*SPEC, "prices")):
         return
-    names = (partial.spec.get("spot") or {}).get("groups", ())
     stated = {
         name
         for name, settings in (partial.providers or {}).items()
         if name in PROVIDERS and PROVIDERS[name].states_spot_prices and PROVIDERS[name].prices_with(settings)
     }
-    for name, owners in _spot_providers(partial, diagnostics).items():
+    for path, owners in _spot_providers(partial, diagnostics):
         silent = sorted(owners - stated)
-        if not silent or (name and owners & stated):
+        if not silent or (path != _SPOT and owners & stated):
             continue
-        subject = "" if name else f"a spot group of {' or '.join(silent)} "
-        diagnostics.warn(
-            (*_SPOT, "groups", names.index(name)) if name else _SPOT,
-            f"{subject}counts as dear as on demand, so nothing moves to it; add spec.prices.spot",
-        )
+        subject = f"a spot group of {' or '.join(silent)} " if path == _SPOT else ""
+        diagnostics.warn(path, f"{subject}counts as dear as on demand, so nothing moves to it; add spec.prices.spot")
 
 
 def _notices_are_seen(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
@@ -270,7 +278,7 @@ def _notices_are_seen(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
         return
     interval = partial.spec.get("scan_interval", Policy(name="").scan_interval)
     path = (*SPEC, "scanInterval") if "scan_interval" in partial.spec else _SPOT
-    owners = _spot_providers(partial, diagnostics).values()
+    owners = (owners for _, owners in _spot_providers(partial, diagnostics))
     for name in sorted(set().union(*owners)):
         notice = PROVIDERS[name].spot_notice
         if interval > notice * _TOLERATED and notice:

@@ -235,6 +235,12 @@ def test_policy_unknown_groups_of_spot_are_warned_about(name: str, remedy: str) 
     assert warnings(of_providers(ALIBABA, f"spot: {{groups: [{name}]}}")) == ((expected,) if remedy else ())
 
 
+def test_policy_similar_names_are_looked_for_fifty_times_only() -> None:
+    names = ", ".join(f"{GROUP}{number}" for number in range(60))
+    reported = warnings(of_providers(ALIBABA, f"spot: {{groups: [{names}]}}"))
+    assert [text.endswith(f"did you mean {GROUP}?") for text in reported] == [True] * 50 + [False] * 10
+
+
 @each_row(
     ("expander", "expected"),
     [
