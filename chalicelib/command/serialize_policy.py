@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from chalicelib.model.policy import Metrics, Options, Policy
+from chalicelib.policy.disruption_sections import NODE_LIFECYCLE, SPOT
 from chalicelib.policy.document import API_VERSION, KIND, SPEC
 from chalicelib.policy.option_tables import Status
 from chalicelib.policy.options import ROWS, attribute
@@ -18,24 +19,29 @@ from chalicelib.policy.providers import PROVIDERS, section_of
 from chalicelib.policy.schema import show_section
 from chalicelib.policy.sections import NOTIFICATIONS, PRICES
 
+_EMPTY_ASKS = frozenset({"nodeLifecycle", "spot"})
+"""Sections that ask for something although nothing is in them."""
+
 
 def dump(policy: Policy) -> str:
     """Return the document as YAML text."""
     shown_prices = show_section(PRICES, policy.prices) if policy.prices is not None else {}
-    notifications = policy.notifications
+    notifications, lifecycle, spot = policy.notifications, policy.node_lifecycle, policy.spot
     special: dict[str, Any] = {
         "metrics": "" if policy.metrics is Metrics.SUMMARY else policy.metrics.value,
         "notifications": show_section(NOTIFICATIONS, notifications) if notifications is not None else {},
+        "nodeLifecycle": None if lifecycle is None else show_section(NODE_LIFECYCLE, lifecycle),
         "options": _options(policy.options),
         "prices": {key: value for key, value in shown_prices.items() if value != {}},
         "providers": {name: _settings(name, settings) for name, settings in policy.providers.items()},
+        "spot": None if spot is None else show_section(SPOT, spot),
         **({"webhook": {}} if not policy.webhook.secret else {}),
     }
     spec: dict[str, Any] = {}
     for field in SPEC.fields:
         value = getattr(policy, field.attribute)
         shown = special[field.key] if field.key in special else field.kind.show(value)
-        if shown or field.required:
+        if shown or field.required or (field.key in _EMPTY_ASKS and shown is not None):
             spec[field.key] = shown
     document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": policy.name}, "spec": spec}
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)

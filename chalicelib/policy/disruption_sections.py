@@ -1,7 +1,8 @@
-"""The sections of spec that say which needed nodes go, and how many at once: consolidation and the disruption budgets.
+"""The sections of spec that say which needed nodes go, and how many at once: consolidation, nodeLifecycle, spot and
+disruptionBudgets.
 
-What one section alone decides is checked here; validation.py has the rest. What each key does is in
-docs/reference/consolidation.md.
+What one section alone decides is checked here; disruption_validation.py has the rest. What each key does is in
+docs/reference/consolidation.md, docs/reference/node-lifecycle.md and docs/reference/spot.md.
 """
 
 from __future__ import annotations
@@ -10,7 +11,18 @@ import re
 from typing import Any
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import Consolidation, ConsolidationMode, Effort, NodeLimit
+from chalicelib.model.policy import (
+    Consolidation,
+    ConsolidationMode,
+    DriftAction,
+    Effort,
+    InterruptionAction,
+    NodeLifecycle,
+    NodeLimit,
+    RebalanceAction,
+    RepairAction,
+    RepairRule,
+)
 from chalicelib.model.reason import DisruptionReason
 from chalicelib.policy.diagnostics import Diagnostics, Node, Path, quote
 from chalicelib.policy.schema import Field, listed_sections, nested, section
@@ -26,6 +38,7 @@ from chalicelib.policy.value_types import (
     percent,
     scalar,
     scalar_text,
+    text,
     whole,
 )
 
@@ -54,6 +67,17 @@ _NODE_LIMIT = scalar(
 
 # -- spec.consolidation --------------------------------------------------------------------------------------------
 
+
+def _share_of(kind: ValueType) -> ValueType:
+    """The same percentages, kept as a share from 0 to 1."""
+
+    def read(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
+        percentage = kind.read(node, path, diagnostics)
+        return percentage if percentage is UNSET else percentage / 100
+
+    return ValueType("percentage", read, lambda share: f"{round(share * 100)}%", kind.form)
+
+
 _PERCENT = percent(0, 100)
 
 
@@ -62,7 +86,7 @@ def _read_savings(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
     if share == 100:
         diagnostics.problem(path, "would forbid every replacement", "write less than 100%, or mode: remove")
         return UNSET
-    return share if share is UNSET else share / 100
+    return share
 
 
 CONSOLIDATION = section(
@@ -83,7 +107,7 @@ CONSOLIDATION = section(
     ),
     Field(
         "minSavings",
-        ValueType("percentage", _read_savings, lambda share: f"{round(share * 100)}%", _PERCENT.form),
+        _share_of(ValueType("percentage", _read_savings, form=_PERCENT.form)),
         "Least part of the price of the nodes that go which a replacement saves.",
         default="10%",
     ),
@@ -174,6 +198,267 @@ def _consistent(values: dict[str, Any], path: Path, diagnostics: Diagnostics) ->
 
 CONSOLIDATION_TYPE = ValueType(
     nested(CONSOLIDATION).name, _read_consolidation, nested(CONSOLIDATION).show, nested(CONSOLIDATION).form
+)
+
+# -- spec.nodeLifecycle --------------------------------------------------------------------------------------------
+
+_LEAST_AGE = 3600.0
+_LIFETIME = duration()
+
+
+def _read_age(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
+    age = _LIFETIME.read(node, path, diagnostics)
+    if age is not UNSET and age < _LEAST_AGE:
+        diagnostics.problem(path, "is shorter than 1h", "write at least 1h")
+        return UNSET
+    return age
+
+
+_STATUSES = {"True": "True", "False": "False", "Unknown": "Unknown", "true": "True", "false": "False"}
+_STATUS = choice(("True", "False", "Unknown"))
+
+
+def _read_status(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
+    # A condition's status is a text in Kubernetes; JSON and editors turn a bare True into a boolean.
+    return _STATUSES.get(scalar_text(node)) or _STATUS.read(node, path, diagnostics)
+
+
+_STATUS_LIST = listed(
+    ValueType("status", _read_status, form=lambda: {"enum": [True, False, *_STATUSES]}), name="list of statuses"
+)
+
+
+def _status_form() -> dict[str, Any]:
+    return {"anyOf": [*_STATUS_LIST.form()["anyOf"], {"type": "boolean"}]}
+
+
+def _read_statuses(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
+    statuses = _STATUS_LIST.read(node, path, diagnostics)
+    if statuses == ():
+        diagnostics.problem(path, "is an empty list", "take status out to mean True")
+        return UNSET
+    twice = next((status for status in statuses if statuses.count(status) > 1), "") if statuses is not UNSET else ""
+    if twice:
+        diagnostics.problem(path, f"names {twice} twice", "name each status once")
+        return UNSET
+    return statuses
+
+
+REPAIR_RULE = section(
+    Field(
+        "condition",
+        text(
+            "the type of a node's condition",
+            r"(?!.{317})([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?",
+            "something like Ready or KernelDeadlock",
+        ),
+        "Type of a condition of the Node, such as Ready or KernelDeadlock.",
+        required=True,
+        example="condition: KernelDeadlock",
+    ),
+    Field(
+        "status",
+        ValueType(_STATUS_LIST.name, _read_statuses, _STATUS_LIST.show, _status_form),
+        "The node is sick while the condition has one of these: True, False, Unknown.",
+        default="True",
+    ),
+    Field(
+        "after",
+        duration(60.0, 31 * _DAY),
+        "For so long, from 1m to 744h, before anything happens.",
+        required=True,
+        example="after: 10m",
+    ),
+    Field(
+        "flapTime",
+        duration(0.0, _DAY),
+        "A shorter time without the condition, up to 24h, does not begin that anew.",
+        default="1m",
+    ),
+    Field(
+        "action",
+        choice(tuple(RepairAction), RepairAction, "restart or replace"),
+        "restart: drained and restarted once, replaced if it is sick again. replace: another node takes its place.",
+        default="replace",
+    ),
+    Field("groups", GROUPS, "Ids or names of the groups, or of their pools; all groups if not given."),
+)
+
+
+_SOUND = {
+    "Ready": "True",
+    "MemoryPressure": "False",
+    "DiskPressure": "False",
+    "PIDPressure": "False",
+    "NetworkUnavailable": "False",
+}
+"""The kubelet's conditions, as they are on a sound node."""
+
+
+def _sick_by(rule: dict[str, Any], path: Path, diagnostics: Diagnostics) -> None:
+    """Refuse a rule by which every sound node is sick; warn of a flap that is longer than the illness."""
+    usual = RepairRule("", 0.0)
+    sound = _SOUND.get(rule.get("condition", ""))
+    if sound in rule.get("status", usual.status) and not diagnostics.has_problem_under((*path, "status")):
+        diagnostics.problem(
+            (*path, "status") if "status" in rule else (*path, "condition"),
+            f"makes every node sick: {rule['condition']} is {sound} on a sound one",
+            f"write status: [{'False' if sound == 'True' else 'True'}, Unknown]",
+        )
+    if "after" in rule and rule.get("flap_time", usual.flap_time) > rule["after"]:
+        diagnostics.warn(
+            (*path, "flapTime"), "is longer than after, so a node may be repaired whose condition is long over"
+        )
+
+
+REPAIRS = listed_sections(
+    REPAIR_RULE,
+    "rule",
+    50,
+    "{condition: Ready, status: [False, Unknown], after: 30m}",
+    _sick_by,
+)
+
+NODE_LIFECYCLE = section(
+    Field(
+        "maxNodeAge",
+        ValueType(_LIFETIME.name, _read_age, _LIFETIME.show, _LIFETIME.form),
+        "Older nodes are replaced, from 1h; never if not given.",
+    ),
+    Field(
+        "groups",
+        GROUPS,
+        "Ids or names of the groups, or of their pools, to which age and drift apply; all groups if not given.",
+    ),
+    Field(
+        "jitter",
+        _share_of(percent(0, 50)),
+        "Part of maxNodeAge, from 0% to 50%, by which nodes go earlier, each by its own amount.",
+        default="10%",
+    ),
+    Field(
+        "expiryGrace",
+        duration(),
+        "A node that is so much older than maxNodeAge is reported as overdue; nothing is forced.",
+        default="72h",
+    ),
+    Field(
+        "drift",
+        choice(tuple(DriftAction), DriftAction, "off, report or replace"),
+        "What happens to nodes that are not as their group is defined now.",
+        default="report",
+    ),
+    Field("repair", REPAIRS, "Which conditions make a node sick, and what is done then; nothing if not given."),
+    Field(
+        "maxUnhealthy",
+        _share_of(_PERCENT),
+        "A group of which a larger part is sick, but more than one node, is not repaired.",
+        default="20%",
+    ),
+    Field(
+        "annotations",
+        BOOLEAN,
+        "The annotation karpenter.sh/do-not-disrupt of pods and nodes holds expired and drifted nodes. It never holds "
+        "a repair.",
+        default="true",
+    ),
+)
+
+
+def _has_effect(values: dict[str, Any], path: Path, diagnostics: Diagnostics) -> None:
+    """Warn of settings that belong to something that is not asked for."""
+    ages, repairs = "max_node_age" in values, bool(values.get("repair"))
+    drift = values.get("drift", NodeLifecycle().drift)
+    age_rule, never = "has no effect without maxNodeAge", "has no effect: nodes have no maxNodeAge, and drift is"
+    for attribute, key, in_force, text_of_warning in (
+        ("jitter", "jitter", ages, age_rule),
+        ("expiry_grace", "expiryGrace", ages, age_rule),
+        ("max_unhealthy", "maxUnhealthy", repairs, "has no effect without repair"),
+        ("groups", "groups", ages or drift is not DriftAction.OFF, f"{never} off"),
+        ("annotations", "annotations", ages or drift is DriftAction.REPLACE, f"{never} {drift}"),
+    ):
+        if attribute in values and not in_force and not diagnostics.has_problem_under(path):
+            diagnostics.warn((*path, key), text_of_warning)
+
+
+def _repairs_differ(values: dict[str, Any], path: Path, diagnostics: Diagnostics) -> None:
+    """Refuse two rules about the same: which of them counts would depend on their order."""
+    first: set[tuple[str, frozenset[str], frozenset[str]]] = set()
+    for index, rule in enumerate(values.get("repair", ())):
+        below: Path = (*path, "repair", index)
+        if "condition" not in rule or diagnostics.has_problem_under(below):
+            continue
+        status = rule.get("status", RepairRule("", 0.0).status)
+        subject = (rule["condition"], frozenset(status), frozenset(rule.get("groups", ())))
+        if subject in first:
+            problem = f"says twice what happens to condition {quote(rule['condition'])}"
+            diagnostics.problem((*below, "condition"), problem, "keep one")
+        first.add(subject)
+
+
+def _read_lifecycle(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
+    values = nested(NODE_LIFECYCLE).read(node, path, diagnostics)
+    if values is not UNSET:
+        _repairs_differ(values, path, diagnostics)
+        _has_effect(values, path, diagnostics)
+    return values
+
+
+NODE_LIFECYCLE_TYPE = ValueType(
+    nested(NODE_LIFECYCLE).name, _read_lifecycle, nested(NODE_LIFECYCLE).show, nested(NODE_LIFECYCLE).form
+)
+
+# -- spec.spot -----------------------------------------------------------------------------------------------------
+
+
+def _read_spot_share(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
+    percentage = _PERCENT.read(node, path, diagnostics)
+    if percentage == 0:
+        diagnostics.problem(path, "would forbid every spot node", "write at least 1%, or set max: 0 for the group")
+        return UNSET
+    return percentage
+
+
+SPOT = section(
+    Field(
+        "groups",
+        GROUPS,
+        "Ids or names of the groups, or of their pools, whose nodes are spot nodes; those that their provider or a "
+        "label calls spot if not given.",
+    ),
+    Field(
+        "interruptions",
+        choice(tuple(InterruptionAction), InterruptionAction, "act or report"),
+        "act: a node that its vendor takes back is replaced and drained before it goes. report: only told.",
+        default="act",
+    ),
+    Field(
+        "avoidAfterInterruption",
+        duration(0.0, 31 * _DAY),
+        "For so long after an interruption, up to 744h, nodes of the group are bought only if nothing else fits.",
+        default="30m",
+    ),
+    Field(
+        "returnAfter",
+        duration(0.0, 31 * _DAY),
+        "Nodes that were bought on demand because spot groups failed move back when such a group had no failure and no "
+        "interruption for so long, up to 744h. It is consolidation that moves them.",
+        default="1h",
+    ),
+    Field(
+        "maxShare",
+        _share_of(ValueType("percentage", _read_spot_share, form=_PERCENT.form)),
+        "Largest part of a pool's nodes that one spot group may hold.",
+        default="100%",
+    ),
+    Field("onDemandBase", whole(0, 100_000), "So many nodes of each pool stay on demand.", default="0"),
+    Field(
+        "rebalance",
+        choice(tuple(RebalanceAction), RebalanceAction, "ignore or prefer"),
+        "What a vendor's recommendation to leave a node counts. prefer: new pods avoid the node, and consolidation "
+        "takes it first.",
+        default="ignore",
+    ),
 )
 
 # -- spec.disruptionBudgets ----------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.model.policy import ClusterReading, Metrics, Mode
-from chalicelib.policy.disruption_sections import CONSOLIDATION_TYPE, DISRUPTION_BUDGETS
+from chalicelib.policy.disruption_sections import CONSOLIDATION_TYPE, DISRUPTION_BUDGETS, NODE_LIFECYCLE_TYPE, SPOT
 from chalicelib.policy.options import options_form, read_options
 from chalicelib.policy.providers import PROVIDERS, provider_name, providers_form, read_providers
 from chalicelib.policy.schema import Field, listed_sections, nested, section, section_form
@@ -160,6 +160,16 @@ SPEC = section(
         "disruptionBudgets",
         DISRUPTION_BUDGETS,
         "Most nodes of a pool that are on their way out at once, by reason and time; one of 10% if not given.",
+    ),
+    Field(
+        "nodeLifecycle",
+        NODE_LIFECYCLE_TYPE,
+        "What happens to nodes that are old, defined otherwise now, or sick; nothing if not given.",
+    ),
+    Field(
+        "spot",
+        nested(SPOT),
+        "Nodes that their vendor may take back; interruptions are only reported if not given.",
     ),
     Field("maintenanceWindows", WINDOWS, "When nodes may be removed; always if not given."),
     Field("scaleUp", nested(SCALE_UP), "What may make groups grow."),

@@ -19,9 +19,12 @@ from chalicelib.model.policy import (
     GroupPolicy,
     KubernetesAccess,
     MaxDisruption,
+    NodeLifecycle,
     NodePrices,
     Options,
     Policy,
+    RepairRule,
+    Spot,
     Webhook,
     Window,
 )
@@ -42,6 +45,7 @@ _SECTIONS: dict[str, type[msgspec.Struct]] = {
     "scale_up": ScaleUp,
     "prices": NodePrices,
     "consolidation": Consolidation,
+    "spot": Spot,
 }
 _STORED_EMPTY = ("webhook", "max_disruption", "scale_up")
 _LISTS: dict[str, type[msgspec.Struct]] = {
@@ -104,6 +108,10 @@ def _policy(name: str, spec: dict[str, Any]) -> Policy:
     for attribute, struct in _LISTS.items():
         if attribute in values:
             values[attribute] = tuple(struct(**entry) for entry in values[attribute])
+    if "node_lifecycle" in values:
+        lifecycle = dict(values["node_lifecycle"])
+        lifecycle["repair"] = tuple(RepairRule(**rule) for rule in lifecycle.get("repair", ()))
+        values["node_lifecycle"] = NodeLifecycle(**lifecycle)
     values["options"] = Options(**values.get("options", OptionValues()).in_force)
     if "notifications" in values:
         notices = dict(values["notifications"])

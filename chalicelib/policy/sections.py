@@ -168,6 +168,19 @@ SCALE_UP = section(
         "Read HorizontalNodeAutoscaler objects of the cluster and obey them; if not given: where huaweicloud is a "
         "provider.",
     ),
+    Field(
+        "expectedCost",
+        BOOLEAN,
+        "The expanders price and least-cost also count what a group has taught: how long its nodes take and how many "
+        "of them fail.",
+        default="false",
+    ),
+    Field(
+        "learnedTimeouts",
+        BOOLEAN,
+        "A group whose nodes usually come fast is given up sooner than after maxNodeProvisionTime.",
+        default="false",
+    ),
 )
 
 
@@ -421,6 +434,14 @@ def _read_types(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
     return prices if len(prices) == len(entries) else UNSET
 
 
+_PRICES_OF_TYPES = ValueType(
+    "mapping of instance types to prices",
+    _read_types,
+    lambda prices: {name: show_number(price) for name, price in prices.items()},
+    lambda: {"type": "object", "additionalProperties": _PRICE.form()},
+)
+
+
 def _parse_date(value: str) -> str:
     try:
         valid = date.fromisoformat(value).isoformat() == value  # 20260701 is a date, too
@@ -432,16 +453,8 @@ def _parse_date(value: str) -> str:
 
 
 PRICES = section(
-    Field(
-        "instanceTypes",
-        ValueType(
-            "mapping of instance types to prices",
-            _read_types,
-            lambda prices: {name: show_number(price) for name, price in prices.items()},
-            lambda: {"type": "object", "additionalProperties": _PRICE.form()},
-        ),
-        "What a node of a type costs.",
-    ),
+    Field("instanceTypes", _PRICES_OF_TYPES, "What a node of a type costs."),
+    Field("spot", _PRICES_OF_TYPES, "What a spot node of a type costs, in place of the other prices."),
     Field("cpu", _PRICE, "What a core costs, for nodes of other types and for pods."),
     Field("memory", _PRICE, "What a GiB of memory costs."),
     Field("gpu", _PRICE, "What a GPU costs."),

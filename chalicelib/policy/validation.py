@@ -11,13 +11,10 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from chalicelib.model.operation import OperationKind
-from chalicelib.model.policy import ConsolidationMode, Options, Window
-from chalicelib.model.quantity import format_duration
-from chalicelib.model.reason import DisruptionReason
+from chalicelib.model.policy import Options, Window
 from chalicelib.model.scaling_rules import ScaleUp
-from chalicelib.model.timeouts import operation_timeout
-from chalicelib.policy.diagnostics import Diagnostics, Path, closest, quote
+from chalicelib.policy.diagnostics import Diagnostics, Path
+from chalicelib.policy.disruption_validation import DISRUPTION_CHECKS
 from chalicelib.policy.options import check_options, check_prices
 from chalicelib.policy.providers import PROVIDERS, SPEC, PartialPolicy, without_prices
 from chalicelib.policy.sections import SCHEDULED
@@ -190,123 +187,13 @@ def _options_and_prices(partial: PartialPolicy, diagnostics: Diagnostics) -> Non
         path=(*SPEC, "options"),
         diagnostics=diagnostics,
     )
-    if prices is not None and not (prices.get("instance_types") or prices.keys() & {"cpu", "memory"}):
+    named = prices is not None and (prices.get("instance_types") or prices.get("spot"))
+    if prices is not None and not (named or prices.keys() & {"cpu", "memory"}):
         diagnostics.problem(
             path,
             "does not say what a node costs",
             "add cpu and memory, what a core and a GiB cost per hour, or instanceTypes",
         )
-
-
-# -- consolidation and disruption budgets --------------------------------------------------------------------------
-
-_CONSOLIDATION: Path = (*SPEC, "consolidation")
-_WITHOUT_METHOD = (DisruptionReason.EXPIRED, DisruptionReason.DRIFTED, DisruptionReason.REPAIR)
-_SLOW_MACHINES = 3600.0
-"""Seconds that bare metal usually takes at least until it is a node."""
-
-
-def _consolidation_mode(partial: PartialPolicy) -> ConsolidationMode:
-    mode: ConsolidationMode = (partial.spec.get("consolidation") or {}).get("mode", ConsolidationMode.OFF)
-    return mode
-
-
-def _consolidation_has_prices(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
-    """A group without a price is not consolidated. What a provider says is known in a pass only."""
-    mode, path = _consolidation_mode(partial), (*_CONSOLIDATION, "mode")
-    if mode is ConsolidationMode.OFF or partial.spec.get("prices") or not partial.providers:
-        return
-    if any(diagnostics.has_problem_under((*SPEC, key)) for key in ("prices", "providers")):
-        return
-    vendors = {name: PROVIDERS[name] for name in partial.providers if name in PROVIDERS}
-    silent = [name for name, vendor in vendors.items() if not vendor.may_state_prices]
-    unsure = [name for name, vendor in vendors.items() if vendor.may_state_prices and not vendor.states_prices]
-    example = "prices: {cpu: 0.03, memory: 0.004}"
-    if len(silent) == len(vendors):
-        problem = "does not know what any group costs"
-        if mode is ConsolidationMode.FULL:
-            diagnostics.problem(path, problem, f"add spec.prices, such as {example}, or write mode: off")
-        else:
-            diagnostics.warn(path, f"{problem}, so nothing is consolidated; add spec.prices, such as {example}")
-        return
-    if silent:
-        diagnostics.warn(
-            path,
-            f"the groups of {', '.join(silent)} have no price and are not consolidated; add spec.prices for them",
-        )
-    if unsure:
-        diagnostics.warn(
-            path,
-            f"without spec.prices, groups of {', '.join(unsure)} are consolidated only where their provider says what "
-            "they cost",
-        )
-
-
-def _replacements_have_time(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
-    """Warn if new machines come too late for a replacement, or if no maintenance window is long enough for one."""
-    if _consolidation_mode(partial) is not ConsolidationMode.FULL:
-        return
-    options = Options(**partial.options.in_force)
-    own: float | None = partial.spec["consolidation"].get("replace_timeout")
-    needs = options.max_node_provision_time if own is None else own
-    if needs < _SLOW_MACHINES and "cherryservers" in (partial.providers or {}):
-        diagnostics.warn(
-            (*_CONSOLIDATION, "mode"), "machines of cherryservers take 30 to 60 minutes; write replaceTimeout: 75m"
-        )
-    needs += operation_timeout(OperationKind.DELETE_NODES, options)
-    for index, window in enumerate(partial.spec.get("maintenance_windows", ())):
-        if window.get("removals", True) and window.get("duration", needs) < needs:
-            diagnostics.warn(
-                (*SPEC, "maintenanceWindows", index, "duration"),
-                f"no replacement fits into window {quote(window.get('name') or window.get('cron', ''))}: it may take "
-                f"{format_duration(needs)} to buy nodes and to drain the old ones",
-            )
-
-
-def _disruption_groups(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
-    """Warn of groups that the document does not name anywhere else. Providers discover groups and pools, so the name
-    may still be right."""
-    named = {group["id"] for group in partial.groups if "id" in group}
-    lines = (line for settings in (partial.providers or {}).values() for line in settings.get("nodes", "").split("\n"))
-    named |= {line.split(":", 2)[2].strip() for line in lines if line.count(":") >= 2}
-    known = named | {name.rpartition("/")[2] for name in named}
-    sections: list[tuple[Path, Entry]] = [(_CONSOLIDATION, partial.spec.get("consolidation") or {})]
-    budgets = enumerate(partial.spec.get("disruption_budgets", ()))
-    sections += [((*SPEC, "disruptionBudgets", index), budget) for index, budget in budgets]
-    for path, section in sections:
-        for index, name in enumerate(section.get("groups", ()) if known else ()):
-            if name in known:
-                continue
-            near = closest(name, sorted(known))
-            remedy = f"did you mean {near}?" if near else "it counts only if a provider has such a group or pool"
-            diagnostics.warn((*path, "groups", index), f"{quote(name)} is no group of this document; {remedy}")
-
-
-def _budgets_limit_something(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
-    """Warn of reasons for which nothing is removed yet, and of budgets that are mistaken for those of the removal of
-    unneeded nodes."""
-    consolidates = _consolidation_mode(partial) is not ConsolidationMode.OFF
-    for index, budget in enumerate(partial.spec.get("disruption_budgets", ())):
-        path = (*SPEC, "disruptionBudgets", index)
-        if diagnostics.has_problem_under((*path, "reasons")):
-            continue
-        reasons: tuple[DisruptionReason, ...] = budget.get("reasons", ())
-        if waiting := [reason for reason in reasons if reason in _WITHOUT_METHOD]:
-            diagnostics.warn(
-                (*path, "reasons"), f"nothing is removed for this reason by this version: {', '.join(waiting)}"
-            )
-        elif DisruptionReason.UNNEEDED not in reasons and not consolidates:
-            diagnostics.warn(
-                path,
-                "limits nothing: consolidation is off, and the removal of unneeded nodes is limited only where reasons "
-                "names unneeded",
-            )
-
-
-def _consolidation_may_remove(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
-    switched_off = partial.options.in_force.get("scale_down_enabled") is False
-    if switched_off and _consolidation_mode(partial) is not ConsolidationMode.OFF:
-        diagnostics.warn((*_CONSOLIDATION, "mode"), "removes nothing: options.scaleDownEnabled is false")
 
 
 # -- scaling rules -------------------------------------------------------------------------------------------------
@@ -393,6 +280,9 @@ def _switches(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
         diagnostics.warn((*SPEC, "rules"), "none of them is in force: scaleUp.rules is false")
     if scale_up.get("rules") is False and scale_up.get("unschedulable_pods") is False:
         diagnostics.warn((*SPEC, "scaleUp"), "groups grow for no pod and by no rule: both switches are false")
+    if scale_up.get("expected_cost") and not {"price", "least-cost"} & {*partial.options.in_force.get("expander", ())}:
+        path = (*SPEC, "scaleUp", "expectedCost")
+        diagnostics.warn(path, "has no effect without the expander price or least-cost")
 
 
 # -- schedules and headroom: two of them must never set different values at the same instant -----------------------
@@ -552,11 +442,7 @@ CHECKS: tuple[Callable[[PartialPolicy, Diagnostics], None], ...] = (
     _management,
     _mode_given,
     _options_and_prices,
-    _consolidation_has_prices,
-    _consolidation_may_remove,
-    _replacements_have_time,
-    _disruption_groups,
-    _budgets_limit_something,
+    *DISRUPTION_CHECKS,
     _few_rules_per_group,
     _above_the_scale_down_threshold,
     _exceedable,

@@ -9,7 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from chalicelib.policy.disruption_sections import CONSOLIDATION, DISRUPTION_BUDGET
+from chalicelib.policy.disruption_sections import (
+    CONSOLIDATION,
+    DISRUPTION_BUDGET,
+    NODE_LIFECYCLE,
+    REPAIR_RULE,
+    SPOT,
+)
 from chalicelib.policy.document import KUBERNETES, METADATA, NODE_GROUP, ROOT, SPEC, WEBHOOK
 from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS, GROUPS, OptionDefinition
 from chalicelib.policy.options import default_text
@@ -76,7 +82,11 @@ without gpu. Where the list says nothing about a node, what its provider asks fo
 nothing is converted, so the list is then written in that provider's currency; with currency given, prices of another
 currency are not compared with the list. A group without a price is not chosen by
 price or least-cost. Pods are weighed by the rates too; where there are none, by rates made of the listed types and of
-the providers' prices: a GiB counts as an eighth of a core, a GPU as ten cores.\
+the providers' prices: a GiB counts as an eighth of a core, a GPU as ten cores.
+
+A node of a spot group costs what `spot` says of its type, such as
+`prices: {instanceTypes: {m5.large: 0.096}, spot: {m5.large: 0.035}}`; otherwise what its provider says, and without
+that as much as any other node of its type.\
 """
 
 _CONSOLIDATION_NOTE = """\
@@ -93,6 +103,27 @@ The smallest budget that holds now counts, for each pool by itself. It limits ho
 go in an hour is for maxDisruption. A budget without cron always holds. As soon as the policy has any budget, the
 default of 10% is gone. How nodes are counted:
 [disruption budgets](reference/consolidation.md#disruption-budgets). Names are unique.\
+"""
+
+_LIFECYCLE_NOTE = """\
+Such as `nodeLifecycle: {maxNodeAge: 720h, drift: replace}`. When a node is old, what counts as drift, and how a sick
+node is repaired: [age, drift and repair](reference/node-lifecycle.md). A node is replaced as consolidation replaces
+one: the new node first, then the drain, within disruption budgets, windows and the circuit breaker.
+`consolidation.replaceTimeout` says how long a new node may take; consolidation need not be on.\
+"""
+
+_REPAIR_NOTE = """\
+Such as `- {condition: Ready, status: [False, Unknown], after: 30m}` and
+`- {condition: KernelDeadlock, after: 10m, action: restart}`. Conditions besides Ready come from tools such as the
+node-problem-detector; of most of them, True means broken. Two rules about the same condition, status and groups are
+refused. Cluster API cannot restart a node.\
+"""
+
+_SPOT_NOTE = """\
+Such as `spot: {groups: [workers-spot], maxShare: 50%, onDemandBase: 2}`; `spot: {}` has all defaults and is enough for
+interruptions to be acted on. What announces an interruption, how its risk is learnt, and how nodes return from
+on-demand: [spot nodes](reference/spot.md). Prices of spot nodes are in `prices.spot`, if their provider states none.
+Exoscale has no spot machines.\
 """
 
 _BRAKE_NOTE = """\
@@ -118,7 +149,8 @@ the beginning of the day of the month or of the week means that both must match;
 
 _SCALE_UP_NOTE = """\
 Such as `scaleUp: {cpuThreshold: 80%, cronTimeZone: Europe/Zurich}`. unschedulablePods concerns pending pods;
-without it groups grow only for rules, minimums and headroom. Neither switch affects removals.\
+without it groups grow only for rules, minimums and headroom. Neither switch affects removals. What expectedCost and
+learnedTimeouts go by: [learning](reference/learning.md).\
 """
 
 _RULES_NOTE = """\
@@ -211,6 +243,9 @@ def reference() -> str:
         _fields("spec.maxDisruption", MAX_DISRUPTION, _BRAKE_NOTE),
         _fields("spec.consolidation", CONSOLIDATION, _CONSOLIDATION_NOTE),
         _fields("spec.disruptionBudgets[]", DISRUPTION_BUDGET, _BUDGETS_NOTE),
+        _fields("spec.nodeLifecycle", NODE_LIFECYCLE, _LIFECYCLE_NOTE),
+        _fields("spec.nodeLifecycle.repair[]", REPAIR_RULE, _REPAIR_NOTE, level="###"),
+        _fields("spec.spot", SPOT, _SPOT_NOTE),
         _fields("spec.maintenanceWindows[]", WINDOW, _WINDOWS_NOTE),
         _fields("spec.scaleUp", SCALE_UP, _SCALE_UP_NOTE),
         _fields("spec.rules[]", RULE, _RULES_NOTE),

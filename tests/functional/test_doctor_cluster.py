@@ -16,6 +16,7 @@ from chalicelib.command.doctor.cluster_state import (
     check_provider_ids,
     check_removals,
     check_simulation,
+    check_spot,
     check_startup_taints,
 )
 from chalicelib.command.doctor.drains import check_budgets, check_drains, check_overlaps
@@ -24,6 +25,7 @@ from chalicelib.command.doctor.node_templates import check_architectures, check_
 from chalicelib.kube.client import KubeClient
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import Node
+from chalicelib.model.policy import Policy, Spot
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import format_time
 from chalicelib.plan.planner import plan_cluster
@@ -268,6 +270,25 @@ def test_untainted_gpu_groups_are_told() -> None:
         assert told(check_expander, context(kube, snapshot=snapshot)) == ["DR31 warn"]
         priced = with_options(ACTIVE, expander=("price",))
         assert list(check_expander(context(kube, priced, snapshot=snapshot))) == []
+
+
+@each_row(
+    "policy, group, label, expected",
+    [
+        (ACTIVE, False, {}, []),
+        (ACTIVE, True, {}, ["DR33 warn"]),
+        (ACTIVE, False, {"cluster.x-k8s.io/interruptible": ""}, ["DR33 warn"]),
+        (msgspec.structs.replace(ACTIVE, spot=Spot()), True, {}, []),
+    ],
+)
+def test_spot_without_a_word_in_the_policy_is_told(
+    policy: Policy, group: bool, label: dict[str, str], expected: list[str]
+) -> None:
+    labelled = node("a", "g")
+    labelled["metadata"]["labels"] |= label
+    with cluster([labelled]) as (_, kube):
+        snapshot = grouped(context(kube).required_snapshot, "cheap", instances=(), target=0, spot=group)
+        assert told(check_spot, context(kube, policy, snapshot=snapshot)) == expected
 
 
 def test_first_removals_are_listed_before_they_happen() -> None:

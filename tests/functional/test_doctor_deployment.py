@@ -9,11 +9,26 @@ import pytest
 
 from chalicelib.command.doctor.deployment_checks import FORMS, check_secrets, check_volume, check_webhook
 from chalicelib.command.doctor.finding import DoctorContext
-from chalicelib.command.doctor.vendor_checks import check_bounds, check_claims, check_groups, check_quotas
+from chalicelib.command.doctor.vendor_checks import (
+    check_bounds,
+    check_claims,
+    check_groups,
+    check_permissions,
+    check_quotas,
+)
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.notification import NoticeWebhook, Notifications
 from chalicelib.model.pod import Pod
-from chalicelib.model.policy import GroupPolicy, KubernetesAccess, Policy, Webhook
+from chalicelib.model.policy import (
+    GroupPolicy,
+    KubernetesAccess,
+    NodeLifecycle,
+    Policy,
+    RepairAction,
+    RepairRule,
+    Spot,
+    Webhook,
+)
 from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.policy.document import KUBERNETES
 from chalicelib.policy.providers import PROVIDERS
@@ -26,6 +41,7 @@ from tests.cases import each_row
 from tests.functional.doctor_cases import ACTIVE, NOW, told
 
 KEY = "key-of-the-webhook"
+RESTARTING = NodeLifecycle(repair=(RepairRule("KernelDeadlock", 600.0, action=RepairAction.RESTART),))
 POLICY = msgspec.structs.replace(ACTIVE, webhook=Webhook(secret="outscaler/prod/webhook"))
 
 
@@ -225,3 +241,26 @@ def test_DOC_27_a_secret_is_read_as_what_its_key_names(path: tuple[str, ...]) ->
 def test_webhook_that_was_not_asked_is_named_with_the_address_that_login_has_kept(api: str, shown: str) -> None:
     [finding] = check_webhook(msgspec.structs.replace(asked(""), api=api))
     assert (finding.severity, finding.fix) == ("unknown", f"give its address: --webhook {shown}")
+
+
+@each_row(
+    ("provider", "policy", "rights"),
+    [
+        ("alicloud", {"spot": Spot()}, ["notices of interruptions need ecs:DescribeInstances"]),
+        ("alicloud", {"node_lifecycle": RESTARTING}, ["restarts need ecs:RebootInstance"]),
+        ("exoscale", {"spot": Spot(), "node_lifecycle": RESTARTING}, ["restarts need reboot-instance"]),
+        ("huaweicloud", {"spot": Spot(), "node_lifecycle": RESTARTING}, ["restarts need ecs:cloudServers:reboot"]),
+        ("cherryservers", {"spot": Spot(), "node_lifecycle": RESTARTING}, []),
+        ("exoscale", {"node_lifecycle": NodeLifecycle(repair=(RepairRule("A", 60.0),))}, []),
+    ],
+)
+def test_doctor_names_the_rights_that_the_policy_needs_besides(
+    provider: str, policy: dict[str, Any], rights: list[str]
+) -> None:
+    context = DoctorContext(
+        policy=Policy(name="prod", providers={provider: {}}, **policy),
+        clock=lambda: 0.0,
+        read_secret=lambda name: name,
+    )
+    (finding,) = check_permissions(context)
+    assert [text for text in finding.fix.split("; ") if text.startswith(("notices", "restarts"))] == rights

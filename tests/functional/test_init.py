@@ -60,6 +60,22 @@ def test_init_proposes_consolidation_in_shadow_that_validate_accepts(provider: s
     assert main(["validate", "--strict", str(policy)]) == 0
 
 
+@pytest.mark.parametrize("provider", list(STARTS))
+def test_init_proposes_node_lifecycle_and_spot_where_there_is_any(provider: str, tmp_path: Path) -> None:
+    policy = tmp_path / "prod.yaml"
+    arguments = ["--name", "prod", "--provider", provider, "--location", LOCATIONS[provider]]
+    assert main(["init", str(policy), *arguments]) == 0
+    text = policy.read_text()
+    assert not {"nodeLifecycle", "spot"} & yaml.safe_load(text)["spec"].keys()
+    for key in ("nodeLifecycle", "spot"):
+        text = text.replace(f"  # {key}: ", f"  {key}: ")
+    policy.write_text(text)
+    spec = yaml.safe_load(text)["spec"]
+    assert spec["nodeLifecycle"] == {"maxNodeAge": "720h", "drift": "replace"}
+    assert ("spot" in spec) == (provider != "exoscale")
+    assert main(["validate", str(policy)]) == 0
+
+
 def test_init_asks_five_questions_and_asks_again(monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
     answers = ["Prod!", "prod", "aws", "exoscale", "ch-gva-2", "", "many", ""]
     monkeypatch.setattr("sys.stdin", Keyboard("\n".join(answers) + "\n"))

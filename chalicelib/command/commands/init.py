@@ -22,6 +22,7 @@ from chalicelib.command.output import warn
 from chalicelib.command.policy_files import load_document
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.document import API_VERSION, KIND
+from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.secret_names import named_by
 from chalicelib.policy.value_types import DNS_LABEL
 
@@ -71,6 +72,14 @@ _CONSOLIDATION = """\
   # Consolidation drains or replaces nodes that cost too much. In mode shadow, outscaler plan and outscaler cost show
   # what it would save, and nothing is changed.
   # consolidation: {mode: shadow}
+"""
+_LIFECYCLE = """\
+  # Nodes that are old or defined otherwise now are replaced, within the disruption budgets; repair is for sick ones.
+  # nodeLifecycle: {maxNodeAge: 720h, drift: replace}
+"""
+_SPOT = """\
+  # With spot groups, nodes that their vendor takes back are replaced and drained before they go.
+  # spot: {maxShare: 50%}
 """
 _PRICES = """\
   # The provider names no prices. Per hour, of a core and of a GiB, or of instanceTypes:
@@ -149,6 +158,7 @@ def document(answers: dict[str, str], secret_store: str) -> str:
     text: str = yaml.safe_dump(policy, sort_keys=False, allow_unicode=True)
     text += _CONSOLIDATION + ("" if options.get("scaleDownEnabled", True) else _REMOVALS)
     text += "" if start.priced else _PRICES
+    text += _LIFECYCLE + (_SPOT if PROVIDERS[provider].spot else "")
     load_document(text, "the new policy")
     return text
 

@@ -1,5 +1,5 @@
-"""Checks of a cluster as it is: what the planner does not simulate, nodes of no vendor, startup taints, and what the
-first passes in mode active would remove."""
+"""Checks of a cluster as it is: what the planner does not simulate, nodes of no vendor, startup taints, spot nodes, and
+what the first passes in mode active would remove."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from chalicelib.command.doctor.finding import DoctorContext, Finding, Severity, 
 from chalicelib.kube.errors import NotFound
 from chalicelib.model.node import Node
 from chalicelib.model.reason import ReasonCode
+from chalicelib.plan.disruption.consolidation.purchases import is_spot
 from chalicelib.plan.state.readiness import announces_device
 
 YOUNG = 300.0
@@ -110,6 +111,19 @@ def check_expander(context: DoctorContext) -> Iterator[Finding]:
     chain = ", ".join(expanders)
     text = f"groups {first_names(untainted)} have GPUs and no taint: {chain} may choose them for ordinary pods"
     yield finding("DR31", text, groups=untainted)
+
+
+def check_spot(context: DoctorContext) -> Iterator[Finding]:
+    """DR33: spot groups and nodes, while the policy does not say that interruptions are acted on."""
+    if context.policy.spot is not None:
+        return
+    snapshot = context.required_snapshot
+    groups = [group.id for group in snapshot.groups if group.spot]
+    nodes = [node.name for node in snapshot.nodes if is_spot(node, None)]
+    if groups or nodes:
+        what = f"groups {first_names(groups)} are" if groups else f"nodes {first_names(nodes)} are"
+        text = f"{what} spot, and the policy has no spec.spot: interruptions are only reported"
+        yield finding("DR33", text, groups=groups, nodes=nodes[:200])
 
 
 def check_removals(context: DoctorContext) -> Iterator[Finding]:

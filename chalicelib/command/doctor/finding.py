@@ -114,6 +114,7 @@ QUESTIONS: Mapping[str, Question] = {
     "DR32": Question(
         "removals", _INFO, "set maxDisruption or maintenanceWindows, if these are too many or at the wrong time"
     ),
+    "DR33": Question("spot", _WARNING, "write spot: {}, or spot: {interruptions: report} to keep it so"),
 }
 """By id. For what each check looks is in its own text, and in docs/runbook.md."""
 

@@ -57,6 +57,7 @@ CHECKS: tuple[Check, ...] = (
     Check(("DR25",), cluster_state.check_startup_taints),
     Check(("DR31",), cluster_state.check_expander),
     Check(("DR32",), cluster_state.check_removals),
+    Check(("DR33",), cluster_state.check_spot),
     # the vendors' accounts and groups
     Check(("DR10",), vendor_checks.check_claims),
     Check(("DR11",), vendor_checks.check_groups),

@@ -8,7 +8,7 @@ from chalicelib import DOCS
 from chalicelib.command.doctor.finding import DoctorContext, Finding, Severity, finding
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.errors import OutscalerError
-from chalicelib.model.policy import Policy
+from chalicelib.model.policy import Policy, RepairAction
 from chalicelib.model.secret import SecretNotGiven
 from chalicelib.policy.secret_names import named_by, observing
 from chalicelib.providers.base import QuotaReader
@@ -26,6 +26,13 @@ _RIGHTS = {
     "documentation lacks; with ess:ModifyScalingGroup in its place, groups need an expected number of instances"
 }
 """The rights that a key of that vendor often lacks."""
+_SPOT_RIGHTS = {"alicloud": "ecs:DescribeInstances"}
+_RESTART_RIGHTS = {
+    "alicloud": "ecs:RebootInstance",
+    "exoscale": "reboot-instance",
+    "huaweicloud": "ecs:cloudServers:reboot",
+}
+"""The rights that notices of interruptions and restarts need besides those of every policy."""
 
 
 def check_claims(context: DoctorContext) -> Iterator[Finding]:
@@ -148,5 +155,17 @@ def check_permissions(context: DoctorContext) -> Iterator[Finding]:
     """DR11, UNASKED: rights to change groups, which no vendor but Cluster API can be asked for without a change."""
     for name in sorted(set(context.policy.providers) - {"clusterapi"}):
         text = f"{name}: rights to change groups cannot be asked for without a change"
-        fix = f"compare the key's rights with {DOCS}/providers/{name}.md{_RIGHTS.get(name, '')}"
+        further = "".join(f"; {use} need {right}" for use, right in _further_rights(context, name))
+        fix = f"compare the key's rights with {DOCS}/providers/{name}.md{_RIGHTS.get(name, '')}{further}"
         yield finding("DR11", text, severity=Severity.UNASKED, fix=fix)
+
+
+def _further_rights(context: DoctorContext, provider: str) -> Iterator[tuple[str, str]]:
+    """Yield what this policy uses of a provider besides the usual, and the right that it needs."""
+    policy, groups = context.policy, context.snapshot.groups if context.snapshot else ()
+    has_spot = policy.spot is not None or any(group.spot for group in groups if group.provider == provider)
+    if provider in _SPOT_RIGHTS and has_spot:
+        yield "notices of interruptions", _SPOT_RIGHTS[provider]
+    rules = policy.node_lifecycle.repair if policy.node_lifecycle is not None else ()
+    if provider in _RESTART_RIGHTS and any(rule.action is RepairAction.RESTART for rule in rules):
+        yield "restarts", _RESTART_RIGHTS[provider]

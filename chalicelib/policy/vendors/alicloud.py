@@ -52,6 +52,8 @@ class AlicloudSection(VendorSettings, frozen=True):
 
     vendor: ClassVar = "alicloud"
     states_prices: ClassVar = True
+    states_spot_prices: ClassVar = True
+    spot_notice: ClassVar = 300.0
     group_id: ClassVar = _GROUP_ID
     group_example: ClassVar = "asg-bp18p2yfxow2dloq0001"
 

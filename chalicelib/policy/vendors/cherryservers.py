@@ -180,6 +180,8 @@ class CherrySettings(VendorSettings, frozen=True):
     group_id: ClassVar = _POOL
     group_example: ClassVar = _EXAMPLE
     states_prices: ClassVar = True
+    states_spot_prices: ClassVar = True
+    spot_notice: ClassVar = 120.0
 
     credentials_secret: Annotated[
         str, SECRET, "Secret with the API token, as it is or as JSON (authToken; upstream: CHERRY_AUTH_TOKEN)."

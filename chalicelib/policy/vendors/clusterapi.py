@@ -91,6 +91,7 @@ class CapiSection(VendorSettings, frozen=True):
 
     vendor: ClassVar = "clusterapi"
     may_state_prices: ClassVar = False
+    restarts: ClassVar = False
     group_id: ClassVar = r"(MachineDeployment|MachineSet|MachinePool)/[^/]+/[^/]+"
     group_example: ClassVar = "MachineDeployment/default/workers"
 

@@ -55,6 +55,7 @@ class ExoscaleSettings(VendorSettings, frozen=True):
 
     vendor: ClassVar = PROVIDER
     group_example: ClassVar = "prod/web"
+    spot: ClassVar = False
 
     zone: Annotated[
         str,

@@ -42,13 +42,19 @@ UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 class VendorSettings(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """spec.providers.<vendor>. group_id: the pattern of its groups' ids, where they have one. states_prices: it states
     what a node of its groups costs, so that the document need not. may_state_prices: it does, or it does where its key
-    and its pools allow that."""
+    and its pools allow that. spot: it has groups of spot nodes; states_spot_prices: and says what they cost;
+    spot_notice: seconds from its announcement until it takes a node back, 0.0 where that is not known. restarts: it can
+    restart a node."""
 
     vendor: ClassVar[str]
     group_example: ClassVar[str]
     group_id: ClassVar[str] = ""
     states_prices: ClassVar[bool] = False
     may_state_prices: ClassVar[bool] = True
+    spot: ClassVar[bool] = True
+    states_spot_prices: ClassVar[bool] = False
+    spot_notice: ClassVar[float] = 0.0
+    restarts: ClassVar[bool] = True
 
     @classmethod
     def prices_with(cls, settings: Mapping[str, str]) -> bool:

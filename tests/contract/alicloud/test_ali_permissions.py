@@ -267,3 +267,4 @@ def test_doctor_names_the_rights_that_a_key_of_upstream_lacks(bench: AlicloudBen
     (finding,) = check_permissions(context)
     assert "ess:ScaleWithAdjustment" in finding.fix
     assert "docs/providers/alicloud.md" in finding.fix
+    assert "ecs:DescribeInstances" not in finding.fix

@@ -13,7 +13,15 @@ from chalicelib.model.group import Pool
 from chalicelib.model.memory import BreakerState, Memory
 from chalicelib.model.node import Taint
 from chalicelib.model.pod import Toleration
-from chalicelib.model.policy import ConsolidationMode, DisruptionBudget, MaxDisruption, NodeLimit
+from chalicelib.model.policy import (
+    ConsolidationMode,
+    DisruptionBudget,
+    MaxDisruption,
+    NodeLifecycle,
+    NodeLimit,
+    RepairRule,
+    Spot,
+)
 from chalicelib.model.reason import DisruptionReason, ReasonCode
 from chalicelib.model.scaling_rules import Headroom, Metric, Rule
 from chalicelib.model.snapshot import MissingData
@@ -256,6 +264,21 @@ def test_name_that_no_pool_has_is_a_warning(
     build.more["gaps"] = tuple(MissingData(kind, "no answer") for kind in gaps)
     notes = [note.params for note in decide(build, document).plan.notes if note.code is ReasonCode.POOL_UNKNOWN]
     assert [(note["where"], note["name"]) for note in notes] == warned
+
+
+def test_name_in_node_lifecycle_or_spot_that_no_pool_has_is_a_warning() -> None:
+    rule = RepairRule("KernelDeadlock", 600.0, groups=("m", "lost"))
+    document = policy(
+        mode=ConsolidationMode.OFF,
+        more={"node_lifecycle": NodeLifecycle(groups=("old", "m"), repair=(rule,)), "spot": Spot(groups=("cheap",))},
+    )
+    plan = decide(fixture(three_halves()), document).plan
+    notes = [note.params for note in plan.notes if note.code is ReasonCode.POOL_UNKNOWN]
+    assert [(note["where"], note["name"]) for note in notes] == [
+        ("nodeLifecycle.groups", "old"),
+        ("nodeLifecycle.repair of KernelDeadlock", "lost"),
+        ("spot.groups", "cheap"),
+    ]
 
 
 def test_removals_of_unneeded_nodes_stand_where_consolidation_runs_out_of_time() -> None:

@@ -74,6 +74,13 @@ def test_schema_accepts_all_documents_that_validate_accepts() -> None:
         {"consolidation": None, "prices": {"cpu": 1, "currency": "EUR", "asOf": "2026-07-01"}},
         {"disruptionBudgets": [{"name": "a", "nodes": 3, "reasons": "unneeded"}]},
         {"disruptionBudgets": [{"name": "a", "nodes": "10 %", "reasons": ["consolidation", "drifted"]}]},
+        {"nodeLifecycle": None, "spot": None},
+        {"nodeLifecycle": {"maxNodeAge": "720h", "jitter": 10, "drift": "replace", "maxUnhealthy": "20 %"}},
+        {"nodeLifecycle": {"repair": [{"condition": "Ready", "status": [False, "Unknown"], "after": "30m"}]}},
+        {"nodeLifecycle": {"repair": [{"condition": "A", "status": True, "after": "1m", "action": "restart"}]}},
+        {"nodeLifecycle": {"repair": [{"condition": "A", "status": "False, Unknown", "after": "1m"}]}},
+        {"spot": {"groups": "a", "maxShare": "50%", "onDemandBase": "2", "returnAfter": 0, "rebalance": "prefer"}},
+        {"prices": {"spot": {"m5.large": "0.035"}}, "scaleUp": {"expectedCost": True, "learnedTimeouts": "true"}},
         {"maintenanceWindows": [], "webhook": {"secret": "outscaler/prod-geneva/webhook", "debounce": "2s"}},
     ],
 )
@@ -97,6 +104,13 @@ def test_schema_accepts_the_forms_of_values(spec: dict[str, Any]) -> None:
         ({"disruptionBudgets": [{"name": "a"}]}, "spec.disruptionBudgets.0"),
         ({"disruptionBudgets": [{"name": "a", "nodes": -1}]}, "spec.disruptionBudgets.0.nodes"),
         ({"prices": {"cpu": 1, "currency": "eur"}}, "spec.prices.currency"),
+        ({"prices": {"spot": {"m5.large": "cheap"}}}, "spec.prices.spot.m5.large"),
+        ({"nodeLifecycle": {"maxAge": "720h"}}, "spec.nodeLifecycle"),
+        ({"nodeLifecycle": {"drift": "replaced"}}, "spec.nodeLifecycle.drift"),
+        ({"nodeLifecycle": {"repair": [{"condition": "A"}]}}, "spec.nodeLifecycle.repair.0"),
+        ({"nodeLifecycle": {"repair": [{"condition": "a b", "after": "1m"}]}}, "spec.nodeLifecycle.repair.0.condition"),
+        ({"spot": {"interruptions": "ignore"}}, "spec.spot.interruptions"),
+        ({"spot": {"onDemandBase": -1}}, "spec.spot.onDemandBase"),
     ],
 )
 def test_schema_refuses_unknown_keys_and_wrong_values(spec: dict[str, Any], place: str) -> None:

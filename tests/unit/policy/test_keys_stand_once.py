@@ -23,6 +23,15 @@ ROOT = Path(__file__).resolve().parents[3] / "chalicelib"
 EXCEPTIONS: Mapping[str, set[str]] = {
     # Rules across keys name the place of a mistake.
     "policy/admission.py": {"kubeconfigFile"},
+    "policy/disruption_validation.py": {
+        "disruptionBudgets",
+        "maintenanceWindows",
+        "maxNodeAge",
+        "nodeLifecycle",
+        "onDemandBase",
+        "returnAfter",
+        "scanInterval",
+    },
     "policy/options.py": {
         "balancingIgnoreLabel",
         "bypassedSchedulerNames",
@@ -38,6 +47,7 @@ EXCEPTIONS: Mapping[str, set[str]] = {
         "clusterName",
         "disruptionBudgets",
         "eksCluster",
+        "expectedCost",
         "kubeconfigFile",
         "kubeconfigSecret",
         "maintenanceWindows",

@@ -232,6 +232,12 @@ def test_compiled_policy_with_an_excessive_size_is_not_fully_unpacked() -> None:
         {"disruption_budgets": (DisruptionBudget("a", NodeLimit(nodes=1), cron="0 1 * * *", time_zone="Mars/Base"),)},
         {"consolidation": {"minSavings": -0.1}},
         {"consolidation": {"mode": "all"}},
+        {"nodeLifecycle": {"jitter": -0.1}},
+        {"nodeLifecycle": {"drift": "all"}},
+        {"nodeLifecycle": {"repair": [{"condition": "Ready", "after": -1.0}]}},
+        {"nodeLifecycle": {"repair": [{"condition": "Ready", "after": 60.0, "action": "delete"}]}},
+        {"spot": {"maxShare": -0.5}},
+        {"spot": {"interruptions": "ignore"}},
     ],
     ids=str,
 )

@@ -384,6 +384,7 @@ def test_policy_windows_too_short_for_a_replacement_are_warned_about(
 
 
 BUDGET_OF_A_GROUP = "disruptionBudgets: [{name: a, nodes: 1, reasons: [unneeded], groups: [NAME]}]"
+REPAIR_OF_A_GROUP = "nodeLifecycle: {repair: [{condition: KernelDeadlock, after: 10m, groups: [NAME]}]}"
 GROUPS = "nodeGroups: [{provider: exoscale, id: batch, min: 0, max: 3}]"
 
 
@@ -394,6 +395,10 @@ GROUPS = "nodeGroups: [{provider: exoscale, id: batch, min: 0, max: 3}]"
         ("consolidation: {groups: [NAME]}", "other", "it counts only if a provider has such a group or pool"),
         ("consolidation: {groups: [NAME]}", "workers", ""),
         ("consolidation: {groups: [NAME]}", "batch", ""),
+        ("nodeLifecycle: {maxNodeAge: 720h, groups: [NAME]}", "wokers", "did you mean workers?"),
+        ("nodeLifecycle: {maxNodeAge: 720h, groups: [NAME]}", "workers", ""),
+        (REPAIR_OF_A_GROUP, "bacth", "did you mean batch?"),
+        (REPAIR_OF_A_GROUP, "workers", ""),
         (
             BUDGET_OF_A_GROUP,
             "bacth",
@@ -427,14 +432,17 @@ def test_policy_group_may_be_named_by_the_end_of_its_id() -> None:
             "",
             "off",
             (
-                ": limits nothing: consolidation is off, and the removal of unneeded nodes is limited only where "
-                "reasons names unneeded"
+                ": limits nothing: consolidation is off, nodeLifecycle replaces nothing, and the removal of unneeded "
+                "nodes is limited only where reasons names unneeded"
             ),
         ),
         (
             "reasons: [consolidation, expired, repair]",
             "shadow",
-            ".reasons: nothing is removed for this reason by this version: expired, repair",
+            (
+                ".reasons: nothing is removed for this reason: expired, repair; it needs nodeLifecycle with "
+                "maxNodeAge, repair"
+            ),
         ),
     ],
 )

@@ -15,15 +15,21 @@ from chalicelib.model.policy import (
     Consolidation,
     ConsolidationMode,
     DisruptionBudget,
+    DriftAction,
     Effort,
     GroupPolicy,
+    InterruptionAction,
     KubernetesAccess,
     MaxDisruption,
     Mode,
+    NodeLifecycle,
     NodeLimit,
     NodePrices,
     Options,
     Policy,
+    RebalanceAction,
+    RepairRule,
+    Spot,
     Webhook,
     Window,
 )
@@ -132,6 +138,7 @@ prices = st.none() | st.builds(
     node=_PRICE,
     currency=st.sampled_from(["", "EUR", "CNY"]),
     as_of=st.sampled_from(["", "2026-07-01"]),
+    spot=_TYPES,
 )
 limits = st.one_of(
     st.integers(1, 10**9 - 1).map(lambda number: NodeLimit(nodes=number)),
@@ -160,13 +167,50 @@ consolidations = st.tuples(
     ),
     spot,
 ).map(lambda pair: msgspec.structs.replace(pair[0], **pair[1]))
+_NAMED = st.lists(words, max_size=2, unique=True).map(tuple)
+_DAYS = st.integers(0, 31 * 86400).map(float)
+repairs = st.lists(
+    st.builds(
+        RepairRule,
+        condition=st.sampled_from(["KernelDeadlock", "Ready", "example.com/GpuLost"]),
+        after=st.integers(60, 31 * 86400).map(float),
+        status=st.lists(st.sampled_from(["False", "Unknown"]), min_size=1, max_size=2, unique=True).map(tuple)
+        | st.just(("True",)),
+        flap_time=st.integers(0, 86400).map(float),
+        groups=_NAMED,
+    ).filter(lambda rule: rule.condition != "Ready" or "True" not in rule.status),
+    max_size=3,
+    unique_by=lambda rule: (rule.condition, frozenset(rule.status), frozenset(rule.groups)),
+).map(tuple)
+lifecycles = st.none() | st.builds(
+    NodeLifecycle,
+    max_node_age=st.none() | st.integers(3 * 86400, 10**7).map(float),  # longer than any replacement of this policy
+    groups=_NAMED,
+    jitter=st.integers(0, 50).map(lambda percentage: percentage / 100),
+    expiry_grace=seconds,
+    drift=st.sampled_from(DriftAction),
+    repair=repairs,
+    max_unhealthy=st.integers(0, 100).map(lambda percentage: percentage / 100),
+    annotations=st.booleans(),
+)
+spots = st.none() | st.builds(
+    Spot,
+    groups=_NAMED,
+    interruptions=st.sampled_from(InterruptionAction),
+    avoid_after_interruption=_DAYS,
+    return_after=_DAYS,
+    max_share=st.integers(1, 100).map(lambda percentage: percentage / 100),
+    on_demand_base=st.integers(0, 100_000),
+    rebalance=st.sampled_from(RebalanceAction),
+)
+_LIMITED = [reason for reason in DisruptionReason if reason is not DisruptionReason.INTERRUPTED]
 disruption_budgets = st.lists(
     st.builds(
         DisruptionBudget,
         name=words,
         nodes=limits | st.just(NodeLimit(nodes=0)) | st.just(NodeLimit(share=0.0)),
         groups=st.lists(words, max_size=2, unique=True).map(tuple),
-        reasons=st.lists(st.sampled_from(DisruptionReason), max_size=5, unique=True).map(tuple),
+        reasons=st.lists(st.sampled_from(_LIMITED), max_size=5, unique=True).map(tuple),
     ).flatmap(
         lambda budget: st.sampled_from(
             [budget, msgspec.structs.replace(budget, cron="0 8 * * 1-5", duration=36000.0, time_zone="Europe/Zurich")]
@@ -264,6 +308,8 @@ scale_ups = st.builds(
     metric_min_interval=st.integers(0, 86400).map(float),
     cron_time_zone=st.sampled_from(["UTC", "Asia/Shanghai"]),
     horizontal_node_autoscalers=st.none() | st.booleans(),
+    expected_cost=st.booleans(),
+    learned_timeouts=st.booleans(),
 )
 policies = st.builds(
     Policy,
@@ -274,6 +320,8 @@ policies = st.builds(
     max_disruption=disruption,
     consolidation=consolidations,
     disruption_budgets=disruption_budgets,
+    node_lifecycle=lifecycles,
+    spot=spots,
     maintenance_windows=windows,
     name=words,
     mode=st.sampled_from(Mode),
@@ -311,6 +359,12 @@ policies = st.builds(
 @settings(max_examples=examples(40, 150), deadline=None)
 @given(policies)
 def test_policy_dump_reads_as_the_same_policy(policy: Policy) -> None:
+    assert load(dump(policy), place="dumped")[0] == policy
+
+
+@pytest.mark.parametrize("attributes", [{"spot": Spot()}, {"node_lifecycle": NodeLifecycle()}])
+def test_policy_dump_contains_sections_that_ask_with_defaults_alone(attributes: dict[str, Any]) -> None:
+    policy = Policy(name="a", kubernetes=KubernetesAccess(eks_cluster="a"), providers={"clusterapi": {}}, **attributes)
     assert load(dump(policy), place="dumped")[0] == policy
 
 
