@@ -97,7 +97,8 @@ class OperationDriver:
     def restart(self, group: str, instance: Instance, *, op: str = "restart-1") -> Operation:
         """Builds a restart of this machine, which has a Node."""
         nodes = {node.provider_id: node for node in self.bench.nodes()}
-        target = RemovalTarget(nodes[instance.id].name, instance.id, instance.handle, nodes[instance.id].uid)
+        node = nodes[instance.id]
+        target = RemovalTarget(node.name, instance.id, instance.handle, uid=node.uid)
         size = self.bench.target(group)
         return self._order(op, group, OperationKind.RESTART_NODE, size, size).with_spec(targets=(target,))
 
