@@ -79,8 +79,8 @@ def test_provider_reports_no_machine_after_the_vendor_has_taken_it_back(yard: Op
     bench = yard.life("add_spot_group", "interrupt")
     group = bench.add_spot_group("spot", size=2)
     machine = bench.machines(group)[0]
-    bench.settle(bench.interrupt(machine) - bench.now() + 60.0)
-    assert machine not in {each.handle for each in yard.group(group).instances if not each.error}
+    bench.settle(bench.interrupt(machine) - bench.now() + 600.0)
+    assert machine not in {each.handle for each in yard.group(group).instances}
     assert not _leaving(yard.group(group))
 
 
