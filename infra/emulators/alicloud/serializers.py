@@ -138,7 +138,7 @@ def instance_json(machine: AlicloudMachine, region: str, now: float) -> Json:
         "InstanceChargeType": "PostPaid",
         "SpotStrategy": machine.spot,
         "CreationTime": stamp(machine.created, seconds=False),
-        "StartTime": stamp(machine.created, seconds=False),
+        "StartTime": stamp(max(machine.created, machine.running_at), seconds=False),
         "OperationLocks": {"LockReason": locks},
     }
 
