@@ -43,7 +43,8 @@ from chalicelib.providers.price_reader import VendorPrice, with_price
 T = TypeVar("T")
 
 _SHOWN = 5
-_NO_ZONE = "prices of preemptible instances vary between zones, and its zone is not known; a tag may set it"
+_MOST_ZONES = 4  # whose spot prices are read for one group
+_NO_ZONE = "prices of preemptible instances vary between zones, and none of its zones is known; a tag may set one"
 
 # -- sizes. Upstream left some kinds of instances out of its count and then wrote the result as an absolute number, so a
 # scale-up became a scale-in. Here every kind of instance that occupies capacity is counted in one place.
@@ -404,6 +405,7 @@ class _AlicloudGroupBuilder:
         self._names, self._blueprints = names, blueprints
         self._types: dict[str, InstanceType] = {}
         self._types_problem = ""
+        self._zones: dict[str, frozenset[str]] = {}
         self.gaps: list[MissingData] = []
         self.has_spot_instances = False
         """Whether any of the groups built has an instance that ECS may take back."""
@@ -447,6 +449,7 @@ class _AlicloudGroupBuilder:
         blueprint = self._blueprints[bounds.id]
         spot = bool(spot_strategy(group, blueprint))
         self.has_spot_instances |= any(spot or instance.spot_strategy in SPOT for instance in instances)
+        self._zones[bounds.id] = frozenset(instance.zone_id for instance in instances) - {""}
         placeholders, activity = self._placeholders(group, instances)
         return NodeGroup(
             id=bounds.id,
@@ -471,44 +474,46 @@ class _AlicloudGroupBuilder:
     def priced(self, built: Sequence[NodeGroup], groups: Mapping[str, ScalingGroup]) -> tuple[NodeGroup, ...]:
         """Return the groups with the hourly prices of their nodes, or why they have none, and with how often ECS takes
         back those of spot groups."""
-        kinds = {
-            group.id: PricedMachine(kind, strategy, self._zone_of(group) if strategy else "")
-            for group in built
-            if group.id in groups and (blueprint := self._blueprints.get(group.id)) is not None
-            if (kind := priced_type(groups[group.id], blueprint, self._types))
-            for strategy in (spot_strategy(groups[group.id], blueprint),)
-        }
-        machines = {name: machine for name, machine in kinds.items() if machine.zone or not machine.spot}
-        prices, denied = self._api.prices(list(machines.values()))
-        spot = {name: machine for name, machine in kinds.items() if machine.spot}
+        machines: dict[str, tuple[PricedMachine, ...]] = {}
+        spot: dict[str, PricedMachine] = {}
+        for group in built:
+            if group.id not in groups or (blueprint := self._blueprints.get(group.id)) is None:
+                continue
+            kind = priced_type(groups[group.id], blueprint, self._types)
+            strategy, zones = spot_strategy(groups[group.id], blueprint), self._zones_of(group)
+            if kind:
+                machines[group.id] = tuple(
+                    PricedMachine(kind, strategy, zone) for zone in (zones if strategy else [""])
+                )
+            if kind and strategy:
+                spot[group.id] = PricedMachine(kind, strategy, zones[0] if len(zones) == 1 else "")
+        prices, denied = self._api.prices([machine for several in machines.values() for machine in several])
         rates, rates_denied = self._api.interruption_rates(list(spot.values())) if spot else ({}, "")
         for problem in filter(None, (denied, rates_denied)):
             text = f"{problem}; grant it, or write readPrices: false"
             self.gaps.append(MissingData("Price", text, place=f"spec.providers.{PROVIDER}.readPrices"))
         return tuple(
             msgspec.structs.replace(
-                self._with_price(group, groups.get(group.id), machines, prices),
+                self._with_price(group, groups, [prices[machine] for machine in machines.get(group.id, ())]),
                 interruption_rate=rates[spot[group.id]] if group.id in spot else 0.0,
             )
             for group in built
         )
 
-    @staticmethod
-    def _zone_of(group: NodeGroup) -> str:
-        return (group.template.labels if group.template else {}).get(ZONE, "")
+    def _zones_of(self, group: NodeGroup) -> list[str]:
+        """Return the zone of a group's new nodes, or those in which it has instances if they may be in several."""
+        zone = (group.template.labels if group.template else {}).get(ZONE)
+        return [zone] if zone else sorted(self._zones.get(group.id, ()))[:_MOST_ZONES]
 
     def _with_price(
-        self,
-        group: NodeGroup,
-        scaling_group: ScalingGroup | None,
-        machines: Mapping[str, PricedMachine],
-        prices: Mapping[PricedMachine, VendorPrice],
+        self, group: NodeGroup, groups: Mapping[str, ScalingGroup], prices: Sequence[VendorPrice]
     ) -> NodeGroup:
-        if scaling_group is None or group.id not in self._blueprints:
+        """Return the group with the highest of these prices; with none if one of them is unknown."""
+        if group.id not in groups or group.id not in self._blueprints:
             return group
-        spot = bool(spot_strategy(scaling_group, self._blueprints[group.id]))
+        spot = bool(spot_strategy(groups[group.id], self._blueprints[group.id]))
         unknown = _NO_ZONE if spot and group.template is not None else group.template_error
-        price = prices[machines[group.id]] if group.id in machines else None
+        price = min(prices, key=lambda each: (bool(each.price), -each.price), default=None)
         return with_price(group, price, spot=spot, error=unknown)
 
     def broken(self, bounds: AlicloudBounds, error: str) -> NodeGroup:

@@ -45,10 +45,10 @@ class AlicloudCloud:
     account, None for no limit. hides_inactive: queries by id omit groups that are not Active, as the vendor permits.
     takes_empty_removals: a removal that lists only invalid instances is accepted instead of refused if they may be
     ignored (the vendor does not document which). prices: instance type -> hourly price, by default of its size.
-    currency: of all prices. price_answer: replaces the PriceInfo of every answer. interruptions: (instance type, zone)
-    -> the InterruptRateDesc of its preemptible instances, 0-3% if not given; "" if none are offered. lag: queries for
-    groups and instances return the state of that many seconds ago, and up to half as much more; activities are up to
-    date.
+    spot_prices: (instance type, zone) -> hourly price. currency: of all prices. price_answer: replaces the PriceInfo of
+    every answer. interruptions: (instance type, zone) -> the InterruptRateDesc of its preemptible instances, 0-3% if
+    not given; "" if none are offered. lag: queries for groups and instances return the state of that many seconds ago,
+    and up to half as much more; activities are up to date.
     """
 
     def __init__(
@@ -69,6 +69,7 @@ class AlicloudCloud:
         self.quota: int | None = None
         self.hides_inactive = self.takes_empty_removals = False
         self.prices: dict[str, float] = {}
+        self.spot_prices: dict[tuple[str, str], float] = {}
         self.currency = "CNY"
         self.price_answer: object = None
         self.interruptions: dict[tuple[str, str], str] = {}
@@ -307,8 +308,11 @@ class AlicloudCloud:
             return made.version, made.spot
         return 0, self.configurations[group.configuration].spot
 
-    def price(self, kind: str, *, spot: bool = False) -> float:
-        """Return what an instance of the type costs per hour. Preemptible instances cost a fifth."""
+    def price(self, kind: str, *, spot: bool = False, zone: str = "") -> float:
+        """Return what an instance of the type costs per hour. Preemptible instances cost a fifth, unless spot_prices
+        has another price for the zone."""
+        if spot and (kind, zone) in self.spot_prices:
+            return self.spot_prices[kind, zone]
         size = self.types[kind]
         own = self.prices.get(kind, 0.2 * size.cpu + 0.025 * size.memory + 10.0 * size.gpus)
         return round(own / 5 if spot else own, 6)

@@ -244,7 +244,9 @@ class AlicloudHandlers:
             raise AlicloudRefusedError("InvalidParameter", f"SpotStrategy={strategy} is not valid")
         if self._cloud.price_answer is not None:
             return {"PriceInfo": self._cloud.price_answer}
-        return price_json(self._cloud.price(name, spot=strategy != "NoSpot"), self._cloud.currency)
+        return price_json(
+            self._cloud.price(name, spot=strategy != "NoSpot", zone=sent.text("ZoneId")), self._cloud.currency
+        )
 
     def _ecs_instances(self, sent: Sent) -> Json:
         """Execute DescribeInstances for the machines of scaling groups, the only ones of the account."""
