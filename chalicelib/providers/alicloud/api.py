@@ -396,7 +396,7 @@ class AlicloudApi:
                 break
         return frozenset(instance.instance_id for instance in instances if instance.is_taken_back)
 
-    def no_instances(self) -> str:
+    def instances_refusal(self) -> str:
         """Return why the key may not call DescribeInstances; "" if it may. ECS answers such a key with an empty list
         instead of an error, and tells the two apart in a dry run only. The answer is cached for six hours, and for ten
         minutes if the key may not."""

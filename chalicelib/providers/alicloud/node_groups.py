@@ -489,9 +489,10 @@ class _AlicloudGroupBuilder:
                 spot[group.id] = PricedMachine(kind, strategy, zones[0] if len(zones) == 1 else "")
         prices, denied = self._api.prices([machine for several in machines.values() for machine in several])
         rates, rates_denied = self._api.interruption_rates(list(spot.values())) if spot else ({}, "")
-        for problem in filter(None, (denied, rates_denied)):
-            text = f"{problem}; grant it, or write readPrices: false"
-            self.gaps.append(MissingData("Price", text, place=f"spec.providers.{PROVIDER}.readPrices"))
+        for kind, problem in (("Price", denied), ("InterruptionRate", rates_denied)):
+            if problem:
+                text = f"{problem}; grant it, or write readPrices: false"
+                self.gaps.append(MissingData(kind, text, place=f"spec.providers.{PROVIDER}.readPrices"))
         return tuple(
             msgspec.structs.replace(
                 self._with_price(group, groups, [prices[machine] for machine in machines.get(group.id, ())]),

@@ -92,7 +92,7 @@ def with_notices(api: AlicloudApi, groups: Sequence[NodeGroup], gaps: list[Missi
     place = f"spec.providers.{PROVIDER}"
     try:
         leaving = api.taken_back()
-        if not leaving and (denied := api.no_instances()):
+        if not leaving and (denied := api.instances_refusal()):
             text = f"{denied}, so preemptible instances leave without notice; grant it"
             gaps.append(MissingData("Interruption", text, place=place))
     except ProviderError as error:

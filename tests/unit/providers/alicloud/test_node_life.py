@@ -217,6 +217,7 @@ def test_alicloud_key_without_the_permission_for_rates_is_one_gap() -> None:
     for _ in range(3):
         seen = observed(ess)
         (gap,) = seen.gaps
+        assert gap.kind == "InterruptionRate"
         assert "it needs ecs:DescribeSpotAdvice" in gap.detail
         assert seen.groups[0].interruption_rate == 0.0
         assert seen.groups[0].price > 0.0
