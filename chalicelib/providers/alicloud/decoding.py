@@ -113,9 +113,10 @@ class ScalingGroup(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     launch_template_overrides: list[TemplateOverride] | None = None
     v_switch_ids: list[str] | None = None
     multi_az_policy: str = msgspec.field(default="", name="MultiAZPolicy")
-    spot_instance_remedy: bool = False
-    health_check_type: str = ""  # NONE | ECS | LOAD_BALANCER
-    health_check_types: list[str] | None = None  # the same where there may be several
+    # Of any type, because a group whose size is known is not unreadable for them.
+    spot_instance_remedy: Any = False
+    health_check_type: Any = ""  # NONE | ECS | LOAD_BALANCER
+    health_check_types: Any = None  # a list of the same, where there may be several
     tags: list[Tag] | None = None
     problem: str = ""  # set by Outscaler: why the group could not be decoded
 
@@ -127,8 +128,8 @@ class ScalingInstance(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     instance_id: Id
     scaling_group_id: str = ""
     scaling_configuration_id: str = ""
-    launch_template_id: str = ""
-    launch_template_version: str = ""  # a number
+    launch_template_id: Any = ""
+    launch_template_version: Any = ""  # a number, of any type as the id: neither makes the list unreadable
     lifecycle_state: Name = ""
     health_status: str = ""  # Healthy | Unhealthy
     creation_type: str = ""  # AutoCreated | Attached | Managed

@@ -464,7 +464,7 @@ class _AlicloudGroupBuilder:
             options=options,
             priority=bounds.priority,
             spot=spot,
-            replaces_interrupted=spot and group.spot_instance_remedy,
+            replaces_interrupted=spot and str(group.spot_instance_remedy).lower() == "true",
             restarts=True,
             busy=busy_group(group, instances, activity),
             scale_down_held=no_removal(group),

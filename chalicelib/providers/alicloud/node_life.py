@@ -35,11 +35,12 @@ _ADDED, _REMOVED = ("Pending", "Pending:Wait"), ("Removing", "Removing:Wait")
 def outdated(instance: ScalingInstance, group: ScalingGroup, version: int) -> str:
     """Return in what the instance differs from one that the group would create now; "" if in nothing that is known.
     version: of the group's launch template, a number that is never `Default`; 0: unknown."""
-    its = _source(instance.launch_template_id, instance.scaling_configuration_id)
+    template = instance.launch_template_id
+    its = _source(template if isinstance(template, str) else "", instance.scaling_configuration_id)
     groups = _source(group.launch_template_id, group.active_scaling_configuration_id)
     if its != groups:
         return f"{its}, the group's is {groups}" if its and groups else ""
-    number = instance.launch_template_version
+    number = str(instance.launch_template_version)
     numbered = number.isascii() and number.isdecimal() and len(number) < _LONGEST
     if not (group.launch_template_id and version and numbered) or int(number) == version:
         return ""
@@ -78,9 +79,10 @@ def busy_instance(instance: ScalingInstance) -> str:
 
 def repairer(instance: ScalingInstance, group: ScalingGroup) -> str:
     """Return who replaces the instance because it is sick; "" for nobody."""
-    checks = frozenset(group.health_check_types or (group.health_check_type,)) - {"", "NONE"}
+    several = group.health_check_types
+    checks = [each for each in (several if isinstance(several, list) else [group.health_check_type]) if each != "NONE"]
     suspended = frozenset(group.suspended_processes or ()) & {"HealthCheck", "health-check"}
-    return _HEALTH_CHECK if instance.health_status == "Unhealthy" and checks and not suspended else ""
+    return _HEALTH_CHECK if instance.health_status == "Unhealthy" and any(checks) and not suspended else ""
 
 
 def with_notices(api: AlicloudApi, groups: Sequence[NodeGroup], gaps: list[MissingData]) -> tuple[NodeGroup, ...]:

@@ -294,6 +294,22 @@ def test_alicloud_unreadable_template_outdates_nothing() -> None:
     assert instance.outdated == ""
 
 
+@each_row("wrong", [[1], {"a": [None]}, 7, "x" * 1000, [["NONE"], {}]])
+def test_alicloud_fields_of_another_shape_leave_the_group_as_it_is(wrong: Any) -> None:
+    ess = EmulatedEss(2, spot=SPOT)
+    ess.cloud.machine("i-0001").health = "Unhealthy"
+    ess.answers[ess.group.name] = {
+        "SpotInstanceRemedy": wrong,
+        "HealthCheckType": wrong,
+        "HealthCheckTypes": wrong,
+    }
+    ess.answers["i-0001"] = {"LaunchTemplateId": wrong, "LaunchTemplateVersion": wrong}
+    group = first(ess)
+    assert (group.error, group.target, len(group.instances)) == ("", 2, 2)
+    assert not group.replaces_interrupted
+    assert all(len(each.outdated) < 300 for each in group.instances)
+
+
 # -- changed and repaired by the vendor
 
 
