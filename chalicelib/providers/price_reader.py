@@ -1,4 +1,5 @@
-"""Reads what vendors ask for a machine: amounts and currencies of an answer, and prices from an API of prices.
+"""Reads what vendors ask for a machine: amounts and currencies of an answer, and prices from an API of prices. Other
+numbers that a vendor states of a kind of machine, such as how often it takes spot machines back, are read alike.
 
 Prices are an extra. A key may lack the permission, an API may be slow or down, and an answer may be nonsense: then the
 machines have no price, and nothing else of the pass changes. So a pass makes few calls in a short time, and a failure
@@ -75,7 +76,8 @@ def with_price(group: NodeGroup, price: VendorPrice | None, *, spot: bool, error
 
 class PriceReader:
     """Prices of machines of one account in one region, for one pass. ask: sends one call for a machine and returns
-    price and currency, None if the vendor states none; raises ProviderError. permission: what the key needs for it."""
+    price and currency, None if the vendor states none; raises ProviderError. permission: what the key needs for it.
+    subject: what is read, in messages."""
 
     def __init__(
         self,
@@ -84,8 +86,10 @@ class PriceReader:
         now: Callable[[], float],
         *,
         permission: str,
+        subject: str = "prices",
     ) -> None:
         self._cache, self._ask, self._now, self._permission = cache, ask, now, permission
+        self._subject = subject
         self.denied = ""
         """Why the key may not read prices; "" if it may, or if that is not known."""
 
@@ -138,8 +142,8 @@ class PriceReader:
     def _stop(self, error: ProviderError) -> VendorPrice:
         """Return the failure of the API. Our own pace is over soon, so it is not remembered."""
         denied = isinstance(error, Unauthorized)
-        text = f"prices could not be read: {error.error_class}: {error.message}"
+        text = f"{self._subject} could not be read: {error.error_class}: {error.message}"
         if denied:
-            text = f"the key may not read prices (it needs {self._permission}): {error.message}"
+            text = f"the key may not read {self._subject} (it needs {self._permission}): {error.message}"
         due = 0.0 if error.code == OWN_PACE else self._now() + (_DENIED if denied else _FAILED)
         return VendorPrice(due=due, error=text[:_LONGEST_TEXT], denied=denied)

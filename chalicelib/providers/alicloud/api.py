@@ -4,7 +4,7 @@ Each call is a POST with all parameters in the query and an empty body, signed w
 current signature. Temporary errors are tried three times, and each attempt is signed again with a new time and nonce
 and the same ClientToken, which the vendor recognises as the same request. One more attempt follows if the key or
 session has been replaced or a time or nonce was refused. Repeating is safe: reads have no effect, and writes carry a
-ClientToken that stays the same.
+ClientToken that stays the same, except for RebootInstance, which is repeated by its operation only (restart.py).
 
 Paged lists are read completely or not at all. Instances of a group may appear and disappear between two page requests,
 and then an instance can move from an unread page to one that was already read. A list is accepted if every page reports
@@ -34,6 +34,7 @@ from chalicelib.providers.alicloud.credentials import (
 )
 from chalicelib.providers.alicloud.decoding import (
     Accepted,
+    EcsInstance,
     InstanceType,
     LaunchTemplateData,
     ScalingActivity,
@@ -42,7 +43,7 @@ from chalicelib.providers.alicloud.decoding import (
     ScalingInstance,
     Version,
 )
-from chalicelib.providers.alicloud.error_mapping import Sense, error_for, sense_of
+from chalicelib.providers.alicloud.error_mapping import Sense, error_for, is_denied, sense_of
 from chalicelib.providers.alicloud.settings import PROVIDER, VERSIONS, Service
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Transient
 from chalicelib.providers.http import Http, Limits, VendorRequest, VendorResponse
@@ -61,9 +62,15 @@ _CONFIGURATIONS = 10  # ids of scaling configurations per call
 _LONGEST_TOKEN = 64
 _DAY = 86400.0
 _UNKNOWN_TYPE = 3600.0  # seconds until an unknown instance type is requested again
+_RECHECK = 600.0  # seconds until a missing permission is looked for again
 _MUTABLE = 300.0  # seconds to cache what can change: a configuration, a template's default version
 
-PRICE_PERMISSION = "ecs:DescribePrice"
+_PER_PAGE = 100  # instances on a page of ECS
+_LOCKED_PAGES = 20  # 2,000 instances that ECS takes back at the same time
+
+PRICE_PERMISSION, ADVICE_PERMISSION = "ecs:DescribePrice", "ecs:DescribeSpotAdvice"
+INSTANCES_PERMISSION = "ecs:DescribeInstances"
+_PASSED = "DryRunOperation"  # the code with which a dry run says that the call would be carried out
 
 
 class PricedMachine(NamedTuple):
@@ -95,9 +102,10 @@ class Line:
     _used: AlicloudCredential | None = field(default=None, init=False, repr=False)
     _looked_again: bool = field(default=False, init=False, repr=False)  # hint for a credential that lacks a permission
 
-    def call(self, action: str, params: Mapping[str, str], kind: type[T]) -> T:
-        """Return the response to one action. Raises ProviderError whose message begins with the action."""
-        call = VendorRequest("POST", f"{self.url}/", headers={"x-acs-action": action}, params=dict(params), safe=True)
+    def call(self, action: str, params: Mapping[str, str], kind: type[T], *, safe: bool = True) -> T:
+        """Return the response to one action. safe: it may be repeated. Raises ProviderError whose message begins with
+        the action."""
+        call = VendorRequest("POST", f"{self.url}/", headers={"x-acs-action": action}, params=dict(params), safe=safe)
         http = self._open()
         try:
             try:
@@ -237,7 +245,9 @@ class AlicloudApi:
         now: Callable[[], float],
     ) -> None:
         self._region, self._ess, self._ecs, self._prices = region, ess_line, ecs_line, price_line
-        self._price_cache, self._now = TtlCache(cache, lambda: key("prices"), VendorPrice, now), now
+        self._price_cache, self.now = TtlCache(cache, lambda: key("prices"), VendorPrice, now), now
+        self._rates = TtlCache(cache, lambda: key("interruption-rates"), VendorPrice, now)
+        self._rights = TtlCache(cache, lambda: key("rights"), str, now)
         self._types = TtlCache(cache, lambda: key("types"), InstanceType, now)
         self._configurations = TtlCache(cache, lambda: key("configurations"), ScalingConfiguration, now)
         self._templates = TtlCache(cache, lambda: key("templates"), LaunchTemplateData, now)
@@ -336,7 +346,7 @@ class AlicloudApi:
 
         by_name = {"|".join(machine): machine for machine in machines}
         reader = PriceReader(
-            self._price_cache, lambda name: self._price(by_name[name]), self._now, permission=PRICE_PERMISSION
+            self._price_cache, lambda name: self._price(by_name[name]), self.now, permission=PRICE_PERMISSION
         )
         prices = reader.read(by_name, spot=[name for name, machine in by_name.items() if machine.spot])
         return {by_name[name]: price for name, price in prices.items()}, reader.denied
@@ -352,6 +362,71 @@ class AlicloudApi:
         if machine.spot:
             params |= {"SpotStrategy": machine.spot, "ZoneId": machine.zone}
         return self._prices.call("DescribePrice", params, decoding.PriceAnswer).hourly
+
+    def interruption_rates(self, machines: Sequence[PricedMachine]) -> tuple[dict[PricedMachine, float], str]:
+        """Return the share of such preemptible instances that ECS takes back in a month, 0.0 if it states none, and why
+        the key may not read that ("" if it may). Never raises. Read and cached as prices are, for six hours."""
+        by_name = {f"{machine.type}|{machine.zone}": machine for machine in machines}
+
+        def ask(name: str) -> tuple[float, str] | None:
+            rate = self._advice(by_name[name]).rate(by_name[name].type, by_name[name].zone)
+            return (rate, "") if rate else None
+
+        reader = PriceReader(
+            self._rates, ask, self.now, permission=ADVICE_PERMISSION, subject="interruption rates of spot instances"
+        )
+        rates = reader.read(by_name)
+        shares = {machine: rates[f"{machine.type}|{machine.zone}"].price for machine in machines}
+        return shares, reader.denied
+
+    def _advice(self, machine: PricedMachine) -> decoding.SpotAdvice:
+        params = {"RegionId": self._region, "InstanceTypes.1": machine.type}
+        zone = {"ZoneId": machine.zone} if machine.zone else {}
+        return self._prices.call("DescribeSpotAdvice", params | zone, decoding.SpotAdvice)
+
+    def taken_back(self) -> frozenset[str]:
+        """Return the instances of the region that ECS has announced to take back, of all groups and clusters, 100 per
+        call; at most 2,000."""
+        params, token, instances = {"LockReason": "Recycling"}, "", list[EcsInstance]()
+        for _ in range(_LOCKED_PAGES):
+            page = self._ecs_instances(params | ({"NextToken": token} if token else {}))
+            instances += decoding.read_each(page.instances, EcsInstance, lambda instance: instance.instance_id)
+            token = page.next_token
+            if not token:
+                break
+        return frozenset(instance.instance_id for instance in instances if instance.is_taken_back)
+
+    def instances_refusal(self) -> str:
+        """Return why the key may not call DescribeInstances; "" if it may. ECS answers such a key with an empty list
+        instead of an error, and tells the two apart in a dry run only. The answer is cached for six hours, and for ten
+        minutes if the key may not."""
+        cached = self._rights.get([INSTANCES_PERMISSION]).get(INSTANCES_PERMISSION)
+        if cached is not None:
+            return cached
+        denied = ""
+        try:
+            self._ecs_instances({"DryRun": "true"})
+        except ProviderError as error:
+            if is_denied(error):
+                denied = f"the key may not read which instances ECS takes back (it needs {INSTANCES_PERMISSION})"
+            elif error.code != _PASSED:
+                raise
+        self._rights.put({INSTANCES_PERMISSION: denied}, known=_RECHECK if denied else _DAY / 4, unknown=0.0)
+        return denied
+
+    def ecs_instance(self, name: str) -> EcsInstance | None:
+        """Return an instance as ECS describes it; None if ECS does not list it, or not to this key."""
+        page = self._ecs_instances({"InstanceIds": msgspec.json.encode([name]).decode()})
+        listed = decoding.read_each(page.instances, EcsInstance, lambda instance: instance.instance_id)
+        return next((instance for instance in listed if instance.instance_id == name), None)
+
+    def _ecs_instances(self, params: Params) -> decoding.EcsInstancesPage:
+        region = {"RegionId": self._region, "MaxResults": str(_PER_PAGE)}
+        return self._ecs.call("DescribeInstances", region | params, decoding.EcsInstancesPage)
+
+    def reboot(self, instance: str) -> None:
+        """Call RebootInstance, with ForceStop: as if its power was switched off and on. ECS takes no ClientToken."""
+        self._ecs.call("RebootInstance", {"InstanceId": instance, "ForceStop": "true"}, Accepted, safe=False)
 
     def launch_template(self, template: str, version: str) -> LaunchTemplateData:
         """Return one version of a launch template; "Default" and "Latest" are versions too. Raises NotFound. A numbered

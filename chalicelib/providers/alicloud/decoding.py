@@ -8,6 +8,7 @@ read as an empty list, which would look like a group without machines.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
@@ -112,6 +113,10 @@ class ScalingGroup(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     launch_template_overrides: list[TemplateOverride] | None = None
     v_switch_ids: list[str] | None = None
     multi_az_policy: str = msgspec.field(default="", name="MultiAZPolicy")
+    # Of any type, because a group whose size is known is not unreadable for them.
+    spot_instance_remedy: Any = False
+    health_check_type: Any = ""  # NONE | ECS | LOAD_BALANCER
+    health_check_types: Any = None  # a list of the same, where there may be several
     tags: list[Tag] | None = None
     problem: str = ""  # set by Outscaler: why the group could not be decoded
 
@@ -123,8 +128,10 @@ class ScalingInstance(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     instance_id: Id
     scaling_group_id: str = ""
     scaling_configuration_id: str = ""
+    launch_template_id: Any = ""
+    launch_template_version: Any = ""  # a number, of any type as the id: neither makes the list unreadable
     lifecycle_state: Name = ""
-    health_status: str = ""
+    health_status: str = ""  # Healthy | Unhealthy
     creation_type: str = ""  # AutoCreated | Attached | Managed
     entrusted: bool = False  # an attached instance whose lifecycle the group manages
     created_time: str = ""
@@ -231,12 +238,79 @@ class PriceAnswer(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class LaunchTemplateData(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
-    """The contents of a launch template."""
+    """The contents of a launch template. version: their number, set by Outscaler; 0: unknown."""
 
     instance_type: Name = ""
     system_disk_size: Whole = 0
     spot_strategy: Name = ""
     tags: list[Tag] | None = None
+    version: int = 0
+
+
+class SpotResource(msgspec.Struct, frozen=True, rename="pascal"):
+    """AvailableSpotResources[]. interrupt_rate_desc: the share of the type's preemptible instances that ECS has taken
+    back in the last 30 days, as a range: `3-5%`."""
+
+    instance_type: str = ""
+    interrupt_rate_desc: str = ""
+
+
+class SpotZone(msgspec.Struct, frozen=True, rename="pascal"):
+    """AvailableSpotZones[]."""
+
+    zone_id: str = ""
+    available_spot_resources: list[Any] = []
+
+
+class SpotAdvice(msgspec.Struct, frozen=True, rename="pascal"):
+    """ECS DescribeSpotAdvice."""
+
+    available_spot_zones: list[Any] = []
+
+    def rate(self, instance_type: str, zone: str) -> float:
+        """Return the middle of the range for the type in the zone, or the highest of all zones if the zone is "";
+        0.0 if there is none."""
+        zones = read_each(self.available_spot_zones, SpotZone, lambda each: each.zone_id)
+        rates = [
+            _middle(resource.interrupt_rate_desc)
+            for each in zones
+            if zone in {"", each.zone_id}
+            for resource in read_each(each.available_spot_resources, SpotResource, lambda item: item.instance_type)
+            if resource.instance_type == instance_type
+        ]
+        return max(rates, default=0.0)
+
+
+_RANGE = re.compile(r"(\d{1,3})-(\d{1,3})%?\Z", re.ASCII)
+
+
+def _middle(text: str) -> float:
+    """Return the middle of a range of percentages as a share; 0.0 for anything else."""
+    bounds = _RANGE.match(text.replace(" ", "")[:20])
+    least, most = (int(bound) for bound in bounds.groups()) if bounds else (0, 0)
+    return (least + most) / 200 if least <= most <= 100 else 0.0
+
+
+class LockReason(msgspec.Struct, frozen=True, rename="pascal"):
+    """OperationLocks[]: why an instance is locked: recycling, security, financial …"""
+
+    lock_reason: str = ""
+
+
+class EcsInstance(msgspec.Struct, frozen=True, rename="pascal"):
+    """ECS DescribeInstances, one instance. status: Pending, Running, Starting, Stopping, Stopped. start_time: of its
+    last start, with minutes only."""
+
+    instance_id: Id
+    status: Name = ""
+    start_time: Name = ""
+    operation_locks: list[Any] = []
+
+    @property
+    def is_taken_back(self) -> bool:
+        """Whether ECS has announced that it releases the preemptible instance."""
+        locks = read_each(self.operation_locks, LockReason, lambda lock: lock.lock_reason)
+        return any(lock.lock_reason.casefold() == "recycling" for lock in locks)
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
@@ -286,6 +360,13 @@ class TypesAnswer(msgspec.Struct, frozen=True, rename="pascal"):
     instance_types: list[Any]
 
 
+class EcsInstancesPage(msgspec.Struct, frozen=True, rename="pascal"):
+    """DescribeInstances (ECS). next_token: of the next page, "" on the last one."""
+
+    instances: list[Any]
+    next_token: str = ""
+
+
 class SystemDisk(msgspec.Struct, frozen=True, rename="pascal"):
     """A template's SystemDisk."""
 
@@ -309,7 +390,8 @@ class Version(msgspec.Struct, frozen=True, rename="pascal"):
     def launch_template_data(self) -> LaunchTemplateData:
         """Return the data with the disk size from either form."""
         size = self.data.system_disk_size or self.data.system_disk.size
-        return LaunchTemplateData(self.data.instance_type, size, self.data.spot_strategy, self.data.tags)
+        data = self.data
+        return LaunchTemplateData(data.instance_type, size, data.spot_strategy, data.tags, self.version_number)
 
 
 class VersionsPage(msgspec.Struct, frozen=True, rename="pascal"):

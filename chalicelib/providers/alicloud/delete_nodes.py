@@ -74,7 +74,7 @@ _LATE_POLLS = 6  # polls after an activity reports success while an instance is 
 # -- targets
 
 
-def _listed_in(context: AlicloudContext, group: str, ids: Sequence[str] = ()) -> dict[str, ScalingInstance]:
+def listed_in(context: AlicloudContext, group: str, ids: Sequence[str] = ()) -> dict[str, ScalingInstance]:
     """Return the group's instances by id, or only those named; raises ProviderError."""
     try:
         return {instance.instance_id: instance for instance in context.api.instances(group, ids)}
@@ -82,31 +82,32 @@ def _listed_in(context: AlicloudContext, group: str, ids: Sequence[str] = ()) ->
         return {}  # a deleted group has no instances
 
 
-def _is_alive(name: str, listed: Mapping[str, ScalingInstance]) -> bool:
+def is_alive(name: str, listed: Mapping[str, ScalingInstance]) -> bool:
     """Whether the instance exists and is not being removed."""
     return name in listed and listed[name].lifecycle_state not in LEAVING
 
 
-def _check_membership(
-    context: AlicloudContext, operation: Operation, targets: Targets, listed: Mapping[str, ScalingInstance]
+def check_membership(
+    context: AlicloudContext, group: str, machines: Iterable[str], listed: Mapping[str, ScalingInstance]
 ) -> None:
     """Raise InvalidRequest if an instance that the group lacks is in another group, of this policy or not. An instance
     unknown to ESS counts as gone."""
-    context.bounds(operation.spec.group)
-    absent = [name for name in targets.machines if name not in listed]
+    context.bounds(group)
+    absent = [name for name in machines if name not in listed]
     if not absent:
         return
     elsewhere = {
         instance.instance_id: instance.scaling_group_id
         for instance in context.api.instances("", absent)
-        if instance.scaling_group_id not in {"", operation.spec.group}
+        if instance.scaling_group_id not in {"", group}
     }
     if elsewhere:
         groups = ", ".join(sorted(set(elsewhere.values())))
-        raise InvalidRequest(f"{', '.join(sorted(elsewhere))} is in {groups} and not in {operation.spec.group}")
+        raise InvalidRequest(f"{', '.join(sorted(elsewhere))} is in {groups} and not in {group}")
 
 
-def _check_nodes(context: AlicloudContext, operation: Operation, instances: Sequence[str]) -> None:
+def check_nodes_of(context: AlicloudContext, operation: Operation, instances: Sequence[str]) -> None:
+    """Raise PermanentConflict if an instance is not, or not for certain, the node that was planned."""
     region = context.settings.region
     check_nodes(operation, context.joined, lambda nodes: identify(nodes, region), instances, handle_of)
 
@@ -149,12 +150,12 @@ def _read_removal(context: AlicloudContext, operation: Operation) -> _Removal | 
     targets = read_targets(operation, handle_of, placeholder_group, "ECS instance")
     group = context.group(operation.spec.group)
     # The full list is read only if the desired capacity is to be lowered; otherwise even a large group costs one call.
-    listed = _listed_in(context, operation.spec.group, () if targets.placeholders else targets.machines)
+    listed = listed_in(context, operation.spec.group, () if targets.placeholders else targets.machines)
     removal = _Removal(context, operation, group, listed, targets)
     if not operation.status.data:
-        _check_membership(context, operation, targets, listed)
+        check_membership(context, operation.spec.group, targets.machines, listed)
     if operation.spec.kind is OperationKind.DELETE_INSTANCES and removal.unrequested:
-        _check_nodes(context, operation, removal.unrequested)
+        check_nodes_of(context, operation, removal.unrequested)
     if targets.placeholders and (conflict := _lower_by_placeholders(context, operation, group, listed, targets)):
         return conflict
     return removal
@@ -168,7 +169,7 @@ def _joining(context: AlicloudContext, removal: _Removal, ready: Sequence[Operat
         with suppress(BadInput, InvalidRequest):
             targets[operation.spec.id] = read_targets(operation, handle_of, placeholder_group, "ECS instance")
     names = [name for each in targets.values() for name in each.machines]
-    listed = _listed_in(context, removal.group.scaling_group_id, names) if names else {}
+    listed = listed_in(context, removal.group.scaling_group_id, names) if names else {}
     joined, requested, room = list[_Removal](), set(removal.lot), removal.room
     for operation in ready:
         if (its_targets := targets.get(operation.spec.id)) is None or its_targets.placeholders:
@@ -178,7 +179,7 @@ def _joining(context: AlicloudContext, removal: _Removal, ready: Sequence[Operat
         if not lot or set(lot) != set(its_targets.machines) or len(lot) > room or not requested.isdisjoint(lot):
             continue
         with suppress(PermanentConflict):
-            _check_nodes(context, operation, lot)
+            check_nodes_of(context, operation, lot)
             joined.append(other)
             requested.update(lot)
             room -= len(lot)
@@ -189,8 +190,8 @@ def cancel_delete(context: AlicloudContext, operation: Operation) -> bool:
     """Return whether any target is still there and not leaving; raises ProviderError. There is nothing to undo, because
     ESS is not modified before the removal request."""
     targets = read_targets(operation, handle_of, placeholder_group, "ECS instance")
-    listed = _listed_in(context, operation.spec.group, targets.machines) if targets.machines else {}
-    if any(_is_alive(name, listed) for name in targets.machines):
+    listed = listed_in(context, operation.spec.group, targets.machines) if targets.machines else {}
+    if any(is_alive(name, listed) for name in targets.machines):
         return True
     if not targets.placeholders:
         return False
@@ -213,7 +214,7 @@ class _Removal:
     ) -> None:
         self.group = group
         self._context, self._operation, self._targets, self._name = context, operation, targets, operation.spec.group
-        alive = [name for name in targets.machines if _is_alive(name, listed)]
+        alive = [name for name in targets.machines if is_alive(name, listed)]
         try:
             refused = msgspec.json.decode(operation.status.data.get(REFUSED) or "{}", type=dict[str, str])
         except (msgspec.MsgspecError, UnicodeError):
@@ -253,7 +254,7 @@ class _Removal:
             self._context.check_idle(self._name)
         lot = self.lot
         if self._operation.spec.kind is OperationKind.DELETE_NODES:
-            _check_nodes(self._context, self._operation, lot)
+            check_nodes_of(self._context, self._operation, lot)
         names = [*lot, *sorted(name for other in others for name in other.lot)]
         token = client_token(self._operation, SPARE if spare else STEP, *sorted(names))
         try:
@@ -266,8 +267,8 @@ class _Removal:
                 return InProgress(2 * _LOOK_AGAIN, STEP, dict(data), "another activity is under way"), {}
             if is_gone(error):
                 # An instance has disappeared since it was listed; the removal of the others is requested without it.
-                fresh = _listed_in(self._context, self._name, lot)
-                if not all(_is_alive(name, fresh) for name in lot):
+                fresh = listed_in(self._context, self._name, lot)
+                if not all(is_alive(name, fresh) for name in lot):
                     return InProgress(_LOOK_AGAIN, STEP, self._data([], Accepted()), error.message), {}
             raise
         outcomes: dict[str, Outcome] = {}

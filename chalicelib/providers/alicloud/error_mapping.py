@@ -99,7 +99,14 @@ TABLE: tuple[AlicloudErrorRow, ...] = tuple(
         (Sense.THROTTLED, Throttled, "Throttling*"),
         (Sense.TRANSIENT, Transient, "InternalError* ServiceUnavailable* UnknownError"),
         # An unknown method or version does not mean that a group is gone.
-        (Sense.REFUSED, InvalidRequest, "InvalidAction* InvalidVersion* InvalidParameter* MissingParameter*"),
+        (
+            Sense.REFUSED,
+            InvalidRequest,
+            (
+                "InvalidAction* InvalidVersion* InvalidParameter* MissingParameter* IncorrectInstanceStatus"
+                " InstanceLockedForSecurity"
+            ),
+        ),
     )
     for pattern in patterns.split()
 )

@@ -22,7 +22,9 @@ from chalicelib.policy.vendors.alicloud import AlicloudBounds
 from chalicelib.providers.alicloud.api import IDS, MOVED, SIZE, AlicloudApi, PricedMachine, pages_of
 from chalicelib.providers.alicloud.decoding import InstanceType, ScalingActivity, ScalingGroup, ScalingInstance
 from chalicelib.providers.alicloud.error_mapping import activity_class, is_busy, is_denied
+from chalicelib.providers.alicloud.node_life import busy_group, busy_instance, outdated, repairer, with_notices
 from chalicelib.providers.alicloud.node_template import (
+    SPOT,
     ZONE,
     Blueprint,
     candidates,
@@ -41,7 +43,8 @@ from chalicelib.providers.price_reader import VendorPrice, with_price
 T = TypeVar("T")
 
 _SHOWN = 5
-_NO_ZONE = "prices of preemptible instances vary between zones, and its zone is not known; a tag may set it"
+_MOST_ZONES = 4  # whose spot prices are read for one group
+_NO_ZONE = "prices of preemptible instances vary between zones, and none of its zones is known; a tag may set one"
 
 # -- sizes. Upstream left some kinds of instances out of its count and then wrote the result as an absolute number, so a
 # scale-up became a scale-in. Here every kind of instance that occupies capacity is counted in one place.
@@ -225,17 +228,19 @@ _STATES: Mapping[str, InstanceState] = MappingProxyType(
 _MOST_PLACEHOLDERS = 1000  # maximum instances that ESS creates in one step
 
 
-def _instances(listed: Iterable[ScalingInstance], names: AlicloudGroupNames) -> tuple[Instance, ...]:
-    """Return all instances except the stopped ones, each once, by id."""
+def _instances(
+    group: ScalingGroup, version: int, listed: Iterable[ScalingInstance], names: AlicloudGroupNames
+) -> tuple[Instance, ...]:
+    """Return all instances except the stopped ones, each once, by id. version: of the group's launch template."""
     by_id = {
         instance.instance_id: instance
         for instance in listed
         if instance.instance_id and instance.lifecycle_state != _STOPPED
     }
-    return tuple(_instance(instance, names) for _, instance in sorted(by_id.items()))
+    return tuple(_instance(group, version, instance, names) for _, instance in sorted(by_id.items()))
 
 
-def _instance(instance: ScalingInstance, names: AlicloudGroupNames) -> Instance:
+def _instance(group: ScalingGroup, version: int, instance: ScalingInstance, names: AlicloudGroupNames) -> Instance:
     """Build one instance. In an unknown state it is running if it is a node, otherwise it is being created."""
     node = names.node_of(instance.instance_id)
     state = _STATES.get(instance.lifecycle_state, InstanceState.CREATING)
@@ -249,6 +254,9 @@ def _instance(instance: ScalingInstance, names: AlicloudGroupNames) -> Instance:
         held=unremovable(instance),
         created=instant(instance.created_time),
         claimants=names.claimants(instance.instance_id),
+        outdated=outdated(instance, group, version),
+        busy=busy_instance(instance),
+        repaired_by=repairer(instance, group),
     )
 
 
@@ -376,6 +384,8 @@ def observe(api: AlicloudApi, settings: AlicloudSettings, nodes: Sequence[Node])
     )
     if settings.read_prices:
         built = builder.priced(built, groups)
+    if builder.has_spot_instances:
+        built = with_notices(api, built, builder.gaps)
     return Observation(built, tuple(builder.gaps))
 
 
@@ -395,7 +405,10 @@ class _AlicloudGroupBuilder:
         self._names, self._blueprints = names, blueprints
         self._types: dict[str, InstanceType] = {}
         self._types_problem = ""
+        self._zones: dict[str, frozenset[str]] = {}
         self.gaps: list[MissingData] = []
+        self.has_spot_instances = False
+        """Whether any of the groups built has an instance that ECS may take back."""
 
     def read_types(self, groups: Sequence[ScalingGroup]) -> None:
         """Read the instance types of all groups at once."""
@@ -433,53 +446,75 @@ class _AlicloudGroupBuilder:
             text = f"protected or attached manually, so not removed: {', '.join(unremovables[:_SHOWN])}{more}"
             self._warn(bounds.id, text)
         template, options, problem = self._template(group, instances)
+        blueprint = self._blueprints[bounds.id]
+        spot = bool(spot_strategy(group, blueprint))
+        self.has_spot_instances |= any(spot or instance.spot_strategy in SPOT for instance in instances)
+        self._zones[bounds.id] = frozenset(instance.zone_id for instance in instances) - {""}
+        placeholders, activity = self._placeholders(group, instances)
         return NodeGroup(
             id=bounds.id,
             provider=PROVIDER,
             min=sizes.min,
             max=sizes.max,
             target=target_of(group),
-            instances=(*_instances(instances, self._names), *self._placeholders(group, instances)),
+            instances=(*_instances(group, blueprint.version, instances, self._names), *placeholders),
             template=template,
             template_error=problem,
             error=no_scale_up(group) or sizes.error,
             options=options,
             priority=bounds.priority,
+            spot=spot,
+            replaces_interrupted=spot and str(group.spot_instance_remedy).lower() == "true",
+            restarts=True,
+            busy=busy_group(group, instances, activity),
             scale_down_held=no_removal(group),
             name=group.scaling_group_name,
         )
 
     def priced(self, built: Sequence[NodeGroup], groups: Mapping[str, ScalingGroup]) -> tuple[NodeGroup, ...]:
-        """Return the groups with the hourly prices of their nodes, or why they have none."""
-        machines: dict[str, PricedMachine] = {}
+        """Return the groups with the hourly prices of their nodes, or why they have none, and with how often ECS takes
+        back those of spot groups."""
+        machines: dict[str, tuple[PricedMachine, ...]] = {}
+        spot: dict[str, PricedMachine] = {}
         for group in built:
-            if group.id in groups and group.id in self._blueprints:
-                blueprint, zone = (
-                    self._blueprints[group.id],
-                    (group.template.labels if group.template else {}).get(ZONE),
+            if group.id not in groups or (blueprint := self._blueprints.get(group.id)) is None:
+                continue
+            kind = priced_type(groups[group.id], blueprint, self._types)
+            strategy, zones = spot_strategy(groups[group.id], blueprint), self._zones_of(group)
+            if kind:
+                machines[group.id] = tuple(
+                    PricedMachine(kind, strategy, zone) for zone in (zones if strategy else [""])
                 )
-                kind = priced_type(groups[group.id], blueprint, self._types)
-                spot = spot_strategy(groups[group.id], blueprint)
-                if kind and (zone or not spot):
-                    machines[group.id] = PricedMachine(kind, spot, (zone or "") if spot else "")
-        prices, denied = self._api.prices(list(machines.values()))
-        if denied:
-            text = f"{denied}; grant it, or write readPrices: false"
-            self.gaps.append(MissingData("Price", text, place=f"spec.providers.{PROVIDER}.readPrices"))
-        return tuple(self._with_price(group, groups.get(group.id), machines, prices) for group in built)
+            if kind and strategy:
+                spot[group.id] = PricedMachine(kind, strategy, zones[0] if len(zones) == 1 else "")
+        prices, denied = self._api.prices([machine for several in machines.values() for machine in several])
+        rates, rates_denied = self._api.interruption_rates(list(spot.values())) if spot else ({}, "")
+        for kind, problem in (("Price", denied), ("InterruptionRate", rates_denied)):
+            if problem:
+                text = f"{problem}; grant it, or write readPrices: false"
+                self.gaps.append(MissingData(kind, text, place=f"spec.providers.{PROVIDER}.readPrices"))
+        return tuple(
+            msgspec.structs.replace(
+                self._with_price(group, groups, [prices[machine] for machine in machines.get(group.id, ())]),
+                interruption_rate=rates[spot[group.id]] if group.id in spot else 0.0,
+            )
+            for group in built
+        )
+
+    def _zones_of(self, group: NodeGroup) -> list[str]:
+        """Return the zone of a group's new nodes, or those in which it has instances if they may be in several."""
+        zone = (group.template.labels if group.template else {}).get(ZONE)
+        return [zone] if zone else sorted(self._zones.get(group.id, ()))[:_MOST_ZONES]
 
     def _with_price(
-        self,
-        group: NodeGroup,
-        scaling_group: ScalingGroup | None,
-        machines: Mapping[str, PricedMachine],
-        prices: Mapping[PricedMachine, VendorPrice],
+        self, group: NodeGroup, groups: Mapping[str, ScalingGroup], prices: Sequence[VendorPrice]
     ) -> NodeGroup:
-        if scaling_group is None or group.id not in self._blueprints:
+        """Return the group with the highest of these prices; with none if one of them is unknown."""
+        if group.id not in groups or group.id not in self._blueprints:
             return group
-        spot = bool(spot_strategy(scaling_group, self._blueprints[group.id]))
+        spot = bool(spot_strategy(groups[group.id], self._blueprints[group.id]))
         unknown = _NO_ZONE if spot and group.template is not None else group.template_error
-        price = prices[machines[group.id]] if group.id in machines else None
+        price = min(prices, key=lambda each: (bool(each.price), -each.price), default=None)
         return with_price(group, price, spot=spot, error=unknown)
 
     def broken(self, bounds: AlicloudBounds, error: str) -> NodeGroup:
@@ -488,8 +523,9 @@ class _AlicloudGroupBuilder:
             id=bounds.id, provider=PROVIDER, min=bounds.min, max=bounds.max, error=error, priority=bounds.priority
         )
 
-    def _placeholders(self, group: ScalingGroup, instances: list[ScalingInstance]) -> tuple[Instance, ...]:
-        """Return placeholders for instances that are desired, do not exist and are known to have failed.
+    def _placeholders(self, group: ScalingGroup, instances: list[ScalingInstance]) -> tuple[tuple[Instance, ...], str]:
+        """Return placeholders for instances that are desired, do not exist and are known to have failed, and the
+        scaling activity that is running, as far as activities are read.
 
         A failed creation leaves no instance at ESS. With placeholders the planner, which considers only those in state
         CREATING with an error, sees the failure in the same pass, backs the group off, and lowers the target by
@@ -499,14 +535,16 @@ class _AlicloudGroupBuilder:
         existing = max(occupied(group, instances), group.min_size)
         missing = group.desired_capacity - existing if group.enable_desired_capacity else 0
         if missing <= 0:
-            return ()
+            return (), ""
         try:
-            error = last_failure(self._api.activities(name))
+            activities = self._api.activities(name)
         except ProviderError as trouble:
             self._warn(name, f"why machines are missing could not be read: {trouble.message}")
-            return ()
+            return (), ""
+        under_way = next((activity.scaling_activity_id for activity in activities if not activity.over), "")
+        error = last_failure(activities)
         numbers = range(min(missing, _MOST_PLACEHOLDERS)) if error else range(0)
-        return tuple(
+        placeholders = tuple(
             Instance(
                 placeholder_id(region, name, number),
                 InstanceState.CREATING,
@@ -515,6 +553,7 @@ class _AlicloudGroupBuilder:
             )
             for number in numbers
         )
+        return placeholders, under_way
 
     def _template(self, group: ScalingGroup, instances: list[ScalingInstance]) -> tuple[Node | None, GroupOptions, str]:
         name, settings = group.scaling_group_id, self._settings

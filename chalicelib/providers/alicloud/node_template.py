@@ -171,13 +171,15 @@ _OPTIONS: Mapping[str, tuple[str, Callable[[str], float | bool]]] = {
 
 
 class Blueprint(msgspec.Struct, frozen=True, omit_defaults=True):
-    """types: instance types in order of preference; disk: GiB; problem: why the launch source is unknown."""
+    """types: instance types in order of preference; disk: GiB; version: of a launch template, 0 if it is unknown or
+    for a configuration; problem: why the launch source is unknown."""
 
     types: tuple[str, ...] = ()
     disk: int = 0
     spot: str = ""
     tags: tuple[tuple[str, str], ...] = ()
     problem: str = ""
+    version: int = 0
 
 
 _NOTHING = Blueprint(
@@ -228,7 +230,8 @@ def _blueprint(source: ScalingConfiguration | LaunchTemplateData) -> Blueprint:
     several = source.instance_types if isinstance(source, ScalingConfiguration) else None
     types = tuple(dict.fromkeys(name for name in (*(several or ()), source.instance_type) if name))
     tags = tuple(tag.pair for tag in source.tags or () if tag.pair[0])
-    return Blueprint(types, source.system_disk_size, source.spot_strategy, tags)
+    version = source.version if isinstance(source, LaunchTemplateData) else 0
+    return Blueprint(types, source.system_disk_size, source.spot_strategy, tags, version=version)
 
 
 # -- template
@@ -242,7 +245,7 @@ _ARCHITECTURES = MappingProxyType({"X86": "amd64", "ARM": "arm64"})
 _CARDS = MappingProxyType({"NVIDIA P4": "Tesla-P4", "NVIDIA M40": "M40", "NVIDIA P100": "P100", "NVIDIA V100": "V100"})
 # Policies under which a group with a spot configuration also contains on-demand instances.
 _MIXED = frozenset({"COST_OPTIMIZED", "COMPOSABLE"})
-_SPOT = frozenset({"SpotWithPriceLimit", "SpotAsPriceGo"})
+SPOT = frozenset({"SpotWithPriceLimit", "SpotAsPriceGo"})
 
 
 class AlicloudTemplate(msgspec.Struct, frozen=True):
@@ -322,7 +325,7 @@ def priced_type(group: ScalingGroup, blueprint: Blueprint, types: Mapping[str, I
 
 def spot_strategy(group: ScalingGroup, blueprint: Blueprint) -> str:
     """Return how the group's instances are preemptible; "" if they are not, or not all of them."""
-    return blueprint.spot if blueprint.spot in _SPOT and group.multi_az_policy not in _MIXED else ""
+    return blueprint.spot if blueprint.spot in SPOT and group.multi_az_policy not in _MIXED else ""
 
 
 def _type_labels(types: list[InstanceType]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from chalicelib.providers.alicloud.credentials import (
     of_this_process,
 )
 from chalicelib.providers.alicloud.delete_nodes import cancel_delete, decrease_target, delete_nodes, delete_together
+from chalicelib.providers.alicloud.restart import restart
 from chalicelib.providers.alicloud.scale_up import AlicloudContext, has_requested, poll_growth, scale_up
 from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings, Service, read_settings
 from chalicelib.providers.base import BaseProvider, Connection, Observation, change, joint_change, question
@@ -71,6 +72,7 @@ class AliCloud(BaseProvider[AlicloudContext]):
     delete_nodes = change(delete_nodes)
     delete_together = joint_change(delete_together)
     decrease_target = change(decrease_target)
+    restart = change(restart)
     has_requested = question(has_requested)
     cancel_delete = question(cancel_delete)
 

@@ -45,8 +45,10 @@ class AlicloudCloud:
     account, None for no limit. hides_inactive: queries by id omit groups that are not Active, as the vendor permits.
     takes_empty_removals: a removal that lists only invalid instances is accepted instead of refused if they may be
     ignored (the vendor does not document which). prices: instance type -> hourly price, by default of its size.
-    currency: of all prices. price_answer: replaces the PriceInfo of every answer. lag: queries for groups and instances
-    return the state of that many seconds ago, and up to half as much more; activities are up to date.
+    spot_prices: (instance type, zone) -> hourly price. currency: of all prices. price_answer: replaces the PriceInfo of
+    every answer. interruptions: (instance type, zone) -> the InterruptRateDesc of its preemptible instances, 0-3% if
+    not given; "" if none are offered. lag: queries for groups and instances return the state of that many seconds ago,
+    and up to half as much more; activities are up to date.
     """
 
     def __init__(
@@ -67,8 +69,10 @@ class AlicloudCloud:
         self.quota: int | None = None
         self.hides_inactive = self.takes_empty_removals = False
         self.prices: dict[str, float] = {}
+        self.spot_prices: dict[tuple[str, str], float] = {}
         self.currency = "CNY"
         self.price_answer: object = None
+        self.interruptions: dict[tuple[str, str], str] = {}
         self.lag = 0.0
         self._past: list[tuple[float, dict[str, AlicloudGroup]]] = []
         self.released: list[Released] = []
@@ -91,9 +95,11 @@ class AlicloudCloud:
         template: bool = False,
         disk: int = 40,
         spot: str = "NoSpot",
+        remedy: bool = False,
     ) -> AlicloudGroup:
         """Add a group with `size` machines in service. template: machines use a launch template instead of a scaling
-        configuration. tags: of the group. machine_tags: of its configuration or template."""
+        configuration. tags: of the group. machine_tags: of its configuration or template. remedy: its
+        SpotInstanceRemedy."""
         with self.lock:
             made = AlicloudGroup(
                 self.number("asg"),
@@ -104,6 +110,7 @@ class AlicloudCloud:
                 size if desired else None,
                 zones,
                 tags=dict(tags or {}),
+                remedy=remedy,
             )
             if template:
                 first = AlicloudTemplate(self.number("lt"), 1, types[0], disk, spot, dict(machine_tags or {}))
@@ -125,6 +132,7 @@ class AlicloudCloud:
         with self.lock:
             held = self.groups[group]
             kind, made = self.candidates(held)[0], []
+            version, spot = self.definition(held)
             served = float("inf") if state.startswith("Pending") else float("-inf")
             for _ in range(count):
                 machine = AlicloudMachine(
@@ -136,7 +144,9 @@ class AlicloudCloud:
                     self.clock(),
                     creation=creation,
                     configuration=held.configuration,
+                    spot=spot,
                     served=served,
+                    template_version=version,
                 )
                 held.machines[machine.id] = machine
                 made.append(machine.id)
@@ -160,8 +170,88 @@ class AlicloudCloud:
             for machine in held.machines.values():
                 machine.state = "Removing"
 
+    def interrupt(self, machine: str) -> float:
+        """Announce that ECS takes back a preemptible machine. Returns when it does, in epoch seconds.
+
+        It is then gone at ECS, and ESS lists it until its next health check, which removes it and makes another. With
+        `remedy` ESS makes another at once, or when its running activity has ended."""
+        with self.lock:
+            self.step()
+            found, now = self.machine(machine), self.clock()
+            if found.spot == "NoSpot":
+                raise ValueError(f"{machine} is not preemptible")
+            found.released_at = min(found.released_at, now + self.times.notice)
+            group = self.groups[found.group]
+            if group.remedy:
+                group.check_at = now
+                self.step()
+            return found.released_at
+
+    def sicken(self, machine: str, *, at_once: bool = False) -> None:
+        """Stop a machine behind the back of ESS, whose next health check replaces it. at_once: this check is now."""
+        with self.lock:
+            self.step()
+            found = self.machine(machine)
+            group = self.groups[found.group]
+            simulation.sicken(self, group, found, self.clock())
+            if at_once:
+                group.health_at = self.clock()
+                self.step()
+
+    def sell_out(self, *, group: str = "", kind: str = "", zone: str = "") -> None:
+        """Let ECS have no more machines: of this group's types in its zones, of one type, in one zone, or of all.
+        Scale-outs that need them fail with OperationDenied.NoStock until restock()."""
+        with self.lock:
+            self.stock |= dict.fromkeys(self._places(group, kind, zone), 0)
+
+    def restock(self, *, group: str = "", kind: str = "", zone: str = "") -> None:
+        """Let ECS have machines again, without a limit."""
+        with self.lock:
+            for place in self._places(group, kind, zone):
+                self.stock.pop(place, None)
+
+    def _places(self, group: str, kind: str, zone: str) -> list[tuple[str, str]]:
+        groups = [self.groups[group]] if group else list(self.groups.values())
+        kinds = self.candidates(groups[0]) if group else tuple(self.types)
+        zones = dict.fromkeys(name for each in groups for name in each.zones)
+        return [(each, name) for each in kinds for name in zones if kind in ("", each) and zone in ("", name)]
+
+    def redefine(
+        self, group: str, *, types: tuple[str, ...] = (), spot: str = "", tags: Mapping[str, str] | None = None
+    ) -> str:
+        """Give the group a new active scaling configuration, or its launch template a new default version, as a person
+        does; its machines stay as they are. What is not given stays. Returns the configuration's id, or the version."""
+        with self.lock:
+            held = self.groups[group]
+            if held.template:
+                old = self.template(held.template, "Default")
+                number = max(version for name, version in self.templates if name == held.template) + 1
+                old.default = False
+                self.templates[held.template, number] = AlicloudTemplate(
+                    held.template, number, (*types, old.type)[0], old.disk, spot or old.spot, dict(tags or old.tags)
+                )
+                return str(number)
+            before = self.configurations[held.configuration]
+            made = Configuration(
+                self.number("asc"),
+                group,
+                types or before.types,
+                before.disk,
+                spot or before.spot,
+                dict(before.tags if tags is None else tags),
+            )
+            self.configurations[made.id] = made
+            held.configuration = made.id
+            return made.id
+
+    def reboot(self, machine: str) -> None:
+        """Restart a machine that runs."""
+        with self.lock:
+            found = self.machine(machine)
+            found.running_at, found.reboots = self.clock() + self.times.reboot, found.reboots + 1
+
     def vanish(self, machine: str) -> None:
-        """Remove a machine instantly (a spot machine is reclaimed)."""
+        """Remove a machine instantly, without a notice."""
         with self.lock:
             found = self.machine(machine)
             del self.groups[found.group].machines[machine]
@@ -211,8 +301,18 @@ class AlicloudCloud:
             return group.overrides or (self.template(group.template, group.template_version).type,)
         return self.configurations[group.configuration].types
 
-    def price(self, kind: str, *, spot: bool = False) -> float:
-        """Return what an instance of the type costs per hour. Preemptible instances cost a fifth."""
+    def definition(self, group: AlicloudGroup) -> tuple[int, str]:
+        """Return the version of the launch template, 0 for a configuration, and the spot strategy of a new machine."""
+        if group.template:
+            made = self.template(group.template, group.template_version)
+            return made.version, made.spot
+        return 0, self.configurations[group.configuration].spot
+
+    def price(self, kind: str, *, spot: bool = False, zone: str = "") -> float:
+        """Return what an instance of the type costs per hour. Preemptible instances cost a fifth, unless spot_prices
+        has another price for the zone."""
+        if spot and (kind, zone) in self.spot_prices:
+            return self.spot_prices[kind, zone]
         size = self.types[kind]
         own = self.prices.get(kind, 0.2 * size.cpu + 0.025 * size.memory + 10.0 * size.gpus)
         return round(own / 5 if spot else own, 6)

@@ -18,6 +18,9 @@ _STATUSES: Mapping[str, int] = MappingProxyType(
         "EntityNotExist.Role": 404,
         "InvalidLaunchTemplateId.NotFound": 404,
         "InvalidAction.NotFound": 404,
+        "InvalidInstanceId.NotFound": 404,
+        "IncorrectInstanceStatus": 403,
+        "InstanceLockedForSecurity": 403,
         "InternalError": 500,
         "ServiceUnavailable": 503,
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from infra.emulators.vendor_common.fault_injection import VendorFault, VendorRefusal
 
-WRITES = frozenset({"ScaleWithAdjustment", "ModifyScalingGroup", "RemoveInstances"})
+WRITES = frozenset({"ScaleWithAdjustment", "ModifyScalingGroup", "RemoveInstances", "RebootInstance"})
 RETRY_MILLISECONDS = 7000
 REFUSALS = {
     VendorFault.UNAUTHORIZED: VendorRefusal(404, code="InvalidAccessKeyId.NotFound"),

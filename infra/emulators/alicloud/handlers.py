@@ -14,12 +14,16 @@ import msgspec
 
 from infra.emulators.alicloud.account import AlicloudCloud
 from infra.emulators.alicloud.errors import AlicloudRefusedError
-from infra.emulators.alicloud.models import AlicloudGroup
+from infra.emulators.alicloud.models import AlicloudGroup, AlicloudMachine
 from infra.emulators.alicloud.mutations import Adjustment, AlicloudMutations, Removal
 from infra.emulators.alicloud.serializers import (
+    RECYCLING,
     activity_json,
+    advice_json,
     configuration_json,
     group_json,
+    instance_json,
+    instance_status,
     machine_json,
     price_json,
     template_json,
@@ -87,6 +91,19 @@ def _page(sent: Sent, name: str, found: Sequence[T], shape: Callable[[T], Json],
     return {"TotalCount": len(found), "PageNumber": number, "PageSize": size, name: [shape(each) for each in part]}
 
 
+def _json_list(sent: Sent, name: str) -> frozenset[str] | None:
+    """Return a list of at most 100 texts that is sent as JSON; None if it is absent, which is no filter."""
+    if not sent.text(name):
+        return None
+    try:
+        names = msgspec.json.decode(sent.text(name), type=list[str])
+    except msgspec.MsgspecError:
+        names = [""] * 101
+    if len(names) > 100:
+        raise AlicloudRefusedError("InvalidParameter", f"{name}: a JSON list of at most 100 texts")
+    return frozenset(names)
+
+
 class AlicloudHandlers:
     """The actions of one account."""
 
@@ -109,6 +126,9 @@ class AlicloudHandlers:
                     "DescribeInstanceTypes": self._types,
                     "DescribeLaunchTemplateVersions": self._templates,
                     "DescribePrice": self._price,
+                    "DescribeInstances": self._ecs_instances,
+                    "DescribeSpotAdvice": self._advice,
+                    "RebootInstance": self._reboot,
                 },
             }
         )
@@ -137,7 +157,7 @@ class AlicloudHandlers:
         group, ids = sent.text("ScalingGroupId"), sent.many("InstanceIds", 20)
         states, activity = sent.many("LifecycleStates", 20), sent.text("ScalingActivityId")
         found = [
-            machine
+            (held, machine)
             for held in self._here(sent)
             if group in ("", held.id)
             for machine in held.machines.values()
@@ -145,7 +165,11 @@ class AlicloudHandlers:
             and (not states or machine.state in states)
             and (not activity or machine.activity == activity)
         ]
-        return _page(sent, "ScalingInstances", found, machine_json, 50 if sent.version == OLD else 100)
+
+        def shape(entry: tuple[AlicloudGroup, AlicloudMachine]) -> Json:
+            return machine_json(entry[1], entry[0].template)
+
+        return _page(sent, "ScalingInstances", found, shape, 50 if sent.version == OLD else 100)
 
     def _configurations(self, sent: Sent) -> Json:
         group, ids = sent.text("ScalingGroupId"), sent.many("ScalingConfigurationIds", 10)
@@ -220,7 +244,60 @@ class AlicloudHandlers:
             raise AlicloudRefusedError("InvalidParameter", f"SpotStrategy={strategy} is not valid")
         if self._cloud.price_answer is not None:
             return {"PriceInfo": self._cloud.price_answer}
-        return price_json(self._cloud.price(name, spot=strategy != "NoSpot"), self._cloud.currency)
+        return price_json(
+            self._cloud.price(name, spot=strategy != "NoSpot", zone=sent.text("ZoneId")), self._cloud.currency
+        )
+
+    def _ecs_instances(self, sent: Sent) -> Json:
+        """Execute DescribeInstances for the machines of scaling groups, the only ones of the account."""
+        now, reason, ids = self._cloud.clock(), sent.text("LockReason"), _json_list(sent, "InstanceIds")
+        here = self._cloud.machines() if sent.must("RegionId") == self._cloud.region else []
+        found = [
+            instance_json(machine, self._cloud.region, now)
+            for machine in here
+            if not machine.released
+            and (ids is None or machine.id in ids)
+            and (not reason or (machine.announced and reason == RECYCLING))
+        ]
+        if sent.flag("DryRun"):
+            raise AlicloudRefusedError("DryRunOperation", "Request validation has been passed with DryRun flag set.")
+        most, start = sent.number("MaxResults", 10), sent.number("NextToken", 0) if sent.text("NextToken") else 0
+        most = min(100, max(10, most))
+        more = str(start + most) if start + most < len(found) else ""
+        return {
+            "Instances": {"Instance": found[start : start + most]},
+            "NextToken": more,
+            "TotalCount": 0,
+            "PageSize": most,
+        }
+
+    def _advice(self, sent: Sent) -> Json:
+        sent.must("RegionId")
+        kinds, zone = sent.many("InstanceTypes", 10), sent.text("ZoneId")
+        zones = sorted({name for group in self._cloud.groups.values() for name in group.zones})
+        shown = {
+            name: {
+                kind: text
+                for kind in self._cloud.types
+                if (not kinds or kind in kinds) and (text := self._cloud.interruptions.get((kind, name), "0-3%"))
+            }
+            for name in zones
+            if zone in ("", name)
+        }
+        return advice_json(shown, self._cloud.region)
+
+    def _reboot(self, sent: Sent) -> Json:
+        id_ = sent.must("InstanceId")
+        sent.flag("ForceStop")
+        machine = next((each for each in self._cloud.machines() if each.id == id_ and not each.released), None)
+        if machine is None:
+            raise AlicloudRefusedError("InvalidInstanceId.NotFound", f"the instance {id_} does not exist")
+        if instance_status(machine, self._cloud.clock()) != "Running":
+            raise AlicloudRefusedError(
+                "IncorrectInstanceStatus", "The current status of the resource does not support this operation."
+            )
+        self._cloud.reboot(id_)
+        return {}
 
     def _templates(self, sent: Sent) -> Json:
         sent.must("RegionId")

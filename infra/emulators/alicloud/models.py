@@ -16,13 +16,18 @@ RUNNING = frozenset({"InService", "Protected", "Standby"})
 
 class AlicloudDurations(msgspec.Struct, frozen=True):
     """Durations in seconds: creation and removal of a machine, time until a creation fails, interval at which ESS
-    compares a group with its desired capacity, time until a deleted group is gone."""
+    compares a group with its desired capacity, time until a deleted group is gone; time from the notice until a
+    preemptible machine is released, time until a health check finds a machine that does not run, duration of a
+    restart."""
 
     create: float = 40.0
     remove: float = 20.0
     fail: float = 10.0
     check: float = 300.0
     delete_group: float = 60.0
+    notice: float = 300.0
+    health: float = 60.0
+    reboot: float = 45.0
 
 
 class AlicloudProvisioningFate(msgspec.Struct, frozen=True):
@@ -46,7 +51,9 @@ NOT_STARTING = AlicloudProvisioningFate(
 @dataclass(slots=True)
 class AlicloudMachine:
     """An ECS instance in a scaling group. creation: AutoCreated, Attached or Managed. served: time at which it came
-    into service, infinity before."""
+    into service, infinity before. template_version: of the launch template it was made of, 0 for a configuration.
+    released_at: when ECS takes it back, infinity if that is not announced; released: ECS has taken it back, and ESS
+    still lists it. running_at: when its last restart ends. reboots: how many it had."""
 
     id: str
     group: str
@@ -61,6 +68,16 @@ class AlicloudMachine:
     health: str = "Healthy"
     fate: AlicloudProvisioningFate | None = None
     served: float = float("inf")
+    template_version: int = 0
+    released_at: float = float("inf")
+    released: bool = False
+    running_at: float = float("-inf")
+    reboots: int = 0
+
+    @property
+    def announced(self) -> bool:
+        """Return whether ECS has said that it takes the machine back."""
+        return self.released_at != float("inf")
 
 
 @dataclass(slots=True)
@@ -85,6 +102,7 @@ class Activity:
     total_after: int = 0
     waiting: bool = False
     keeps: bool = False  # machines are stopped instead of deleted (RemovePolicy recycle)
+    replaces: bool = False  # a health check removes machines, for which ESS makes others at once
 
     @property
     def running(self) -> bool:
@@ -138,7 +156,8 @@ class MachineType:
 class AlicloudGroup:
     """A scaling group. desired: None for a group without desired capacity. hook_in, hook_out: seconds for which
     lifecycle hooks block machines that are added or removed. fates: of the next requested machines. check_at: time
-    of ESS's next check."""
+    of ESS's next check. remedy: ESS makes another machine when ECS announces that it takes one back. health_check: NONE
+    or ECS. health_at: time of the next health check that finds something."""
 
     id: str
     name: str
@@ -164,6 +183,10 @@ class AlicloudGroup:
     fates: list[AlicloudProvisioningFate] = field(default_factory=list)
     check_at: float | None = None
     gone_at: float | None = None
+    remedy: bool = False
+    max_lifetime: int = 0
+    health_check: str = "ECS"
+    health_at: float | None = None
 
     @property
     def running(self) -> Activity | None:
@@ -178,6 +201,11 @@ class AlicloudGroup:
     def total(self) -> int:
         """Return TotalCapacity: all machines except those in economical mode."""
         return len(self.machines) - self.count("Stopped")
+
+    @property
+    def staying(self) -> int:
+        """Return TotalCapacity without the machines for which ESS makes others before they are gone."""
+        return self.total - sum(machine.announced for machine in self.machines.values() if self.remedy)
 
 
 @dataclass(frozen=True, slots=True)

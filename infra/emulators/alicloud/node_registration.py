@@ -50,11 +50,11 @@ def joined(
     cloud: AlicloudCloud, now: float, ways: AlicloudRegistrationOptions
 ) -> dict[str, tuple[AlicloudGroup, AlicloudMachine]]:
     """Return the machines that are Nodes now, by id: machines that have run long enough, including those being
-    removed."""
+    removed. A machine that ECS has taken back is none."""
     found: dict[str, tuple[AlicloudGroup, AlicloudMachine]] = {}
     for group in cloud.groups.values():
         for machine in group.machines.values():
-            running = machine.state in RUNNING or machine.state.startswith("Removing")
+            running = not machine.released and (machine.state in RUNNING or machine.state.startswith("Removing"))
             if running and group.id not in ways.never and now - machine.served >= ways.boot:
                 found[machine.id] = (group, machine)
     return found
@@ -70,7 +70,7 @@ def node_object(
 ) -> KubeObject:
     """Return the Node that a kubelet registers. Tags of the group and of its configuration become labels and taints, as
     in a node pool."""
-    kind, disk, tags = cloud.types[machine.type], *_made_from(cloud, group)
+    kind, disk, tags = cloud.types[machine.type], *_made_from(cloud, group, machine)
     arch = _ARCHITECTURES[kind.architecture]
     labels = {
         "beta.kubernetes.io/arch": arch,
@@ -100,12 +100,12 @@ def node_object(
     )
 
 
-def _made_from(cloud: AlicloudCloud, group: AlicloudGroup) -> tuple[int, dict[str, str]]:
-    """Return the disk size and tags of a group's machines."""
+def _made_from(cloud: AlicloudCloud, group: AlicloudGroup, machine: AlicloudMachine) -> tuple[int, dict[str, str]]:
+    """Return the disk size and tags that the machine was made with."""
     made = (
-        cloud.template(group.template, group.template_version)
-        if group.template
-        else cloud.configurations[group.configuration]
+        cloud.template(group.template, str(machine.template_version))
+        if machine.template_version
+        else cloud.configurations[machine.configuration]
     )
     return made.disk, {**group.tags, **made.tags}
 

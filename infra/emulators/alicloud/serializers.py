@@ -33,6 +33,7 @@ _WRAPPED: Mapping[str, str] = MappingProxyType(
         "SuspendedProcesses": "SuspendedProcess",
         "ErrorMessages": "ErrorMessage",
         "LaunchTemplateOverrides": "LaunchTemplateOverride",
+        "HealthCheckTypes": "HealthCheckType",
     }
 )
 
@@ -82,6 +83,10 @@ def group_json(group: AlicloudGroup) -> Json:
         "MultiAZPolicy": group.multi_zone,
         "DefaultCooldown": 300,
         "ScalingPolicy": "recycle",
+        "HealthCheckType": group.health_check,
+        "HealthCheckTypes": [group.health_check],
+        "SpotInstanceRemedy": group.remedy,
+        "MaxInstanceLifetime": group.max_lifetime,
         "Tags": [{"TagKey": key, "TagValue": value} for key, value in group.tags.items()],
     }
     if group.desired is not None:
@@ -97,8 +102,8 @@ def group_json(group: AlicloudGroup) -> Json:
     return made
 
 
-def machine_json(machine: AlicloudMachine) -> Json:
-    """An entry of DescribeScalingInstances."""
+def machine_json(machine: AlicloudMachine, template: str = "") -> Json:
+    """An entry of DescribeScalingInstances. template: the group's launch template."""
     made = {
         "InstanceId": machine.id,
         "ScalingGroupId": machine.group,
@@ -111,8 +116,60 @@ def machine_json(machine: AlicloudMachine) -> Json:
         "SpotStrategy": machine.spot,
         "ScalingConfigurationId": machine.configuration,
         "ScalingActivityId": machine.activity,
+        "LaunchTemplateId": template if machine.template_version else "",
+        "LaunchTemplateVersion": str(machine.template_version or ""),
     }
     return {key: value for key, value in made.items() if value}
+
+
+RECYCLING = "Recycling"
+
+
+def instance_json(machine: AlicloudMachine, region: str, now: float) -> Json:
+    """An entry of DescribeInstances (ECS)."""
+    message = "The spot instance is locked and pending release."
+    locks = [{"LockReason": RECYCLING, "LockMsg": message}] if machine.announced else []
+    return {
+        "InstanceId": machine.id,
+        "RegionId": region,
+        "ZoneId": machine.zone,
+        "InstanceType": machine.type,
+        "Status": instance_status(machine, now),
+        "InstanceChargeType": "PostPaid",
+        "SpotStrategy": machine.spot,
+        "CreationTime": stamp(machine.created, seconds=False),
+        "StartTime": stamp(max(machine.created, machine.running_at), seconds=False),
+        "OperationLocks": {"LockReason": locks},
+    }
+
+
+def instance_status(machine: AlicloudMachine, now: float) -> str:
+    """The status of an ECS instance."""
+    if machine.state == "Stopped" or machine.health == "Unhealthy":
+        return "Stopped"
+    return "Starting" if now < machine.running_at or machine.state == "Pending" else "Running"
+
+
+def advice_json(zones: Mapping[str, Mapping[str, str]], region: str) -> Json:
+    """The response of DescribeSpotAdvice. zones: zone -> instance type -> InterruptRateDesc."""
+    entries = [
+        {
+            "ZoneId": zone,
+            "AvailableSpotResources": {
+                "AvailableSpotResource": [
+                    {
+                        "InstanceType": kind,
+                        "InterruptRateDesc": text,
+                        "InterruptionRate": 0.0,
+                        "AverageSpotDiscount": 20,
+                    }
+                    for kind, text in kinds.items()
+                ]
+            },
+        }
+        for zone, kinds in zones.items()
+    ]
+    return {"RegionId": region, "AvailableSpotZones": {"AvailableSpotZone": entries}}
 
 
 def activity_json(activity: Activity) -> Json:

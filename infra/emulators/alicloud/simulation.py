@@ -40,6 +40,9 @@ class SimulatedAccount(Protocol):
     def candidates(self, group: AlicloudGroup) -> tuple[str, ...]:
         """Instance types that the group may make."""
 
+    def definition(self, group: AlicloudGroup) -> tuple[int, str]:
+        """The version of the launch template, 0 for a configuration, and the spot strategy of a new machine."""
+
 
 def advance(cloud: SimulatedAccount, now: float) -> None:
     """Process what is due in every group, each event at its own time."""
@@ -55,12 +58,25 @@ def _next(group: AlicloudGroup) -> float | None:
     if group.gone_at is not None:
         return group.gone_at
     activity = group.running
-    return activity.due if activity is not None else group.check_at
+    checks = [activity.due] if activity is not None else [each for each in (group.check_at, group.health_at) if each]
+    return min((*checks, *(machine.released_at for machine in _to_release(group))), default=None)
+
+
+def _to_release(group: AlicloudGroup) -> list[AlicloudMachine]:
+    return [each for each in group.machines.values() if each.announced and not each.released]
 
 
 def _play(cloud: SimulatedAccount, group: AlicloudGroup, at: float) -> None:
+    due = [each for each in _to_release(group) if each.released_at <= at]
     if group.gone_at is not None:
         _drop(cloud, group, at)
+    elif due:
+        for machine in due:
+            machine.released = True
+            sicken(cloud, group, machine, at)
+    elif group.running is None and group.health_at is not None and group.health_at <= at:
+        group.health_at = None
+        _replace(cloud, group, at)
     elif group.running is not None:
         _proceed(cloud, group, group.running, at)
     else:
@@ -75,12 +91,30 @@ def _drop(cloud: SimulatedAccount, group: AlicloudGroup, at: float) -> None:
         _release(cloud, machine, at)
 
 
+def sicken(cloud: SimulatedAccount, group: AlicloudGroup, machine: AlicloudMachine, at: float) -> None:
+    """Let a machine not run any more. The next health check of its group finds it."""
+    machine.health = "Unhealthy"
+    if group.health_at is None:
+        group.health_at = at + cloud.times.health
+
+
+def _replace(cloud: SimulatedAccount, group: AlicloudGroup, at: float) -> None:
+    """Remove the machines that do not run, as a health check does; ESS makes others where the group has a desired
+    capacity."""
+    sick = [each.id for each in group.machines.values() if each.health == "Unhealthy" and each.state == "InService"]
+    if not sick or group.health_check == "NONE" or "HealthCheck" in group.suspended:
+        return
+    cause = f"{len(sick)} ECS instance(s) were found unhealthy."
+    activity = shrink(cloud, group, sick, at, cause, trigger="Ess")
+    activity.replaces = True
+
+
 def balance(cloud: SimulatedAccount, group: AlicloudGroup, at: float) -> None:
     """Perform ESS's own check: create or remove machines up to the desired capacity, if the group has one and is
     active."""
     if group.desired is None or group.state != "Active" or group.system_suspended:
         return
-    total = group.total
+    total = group.staying
     if total == group.desired:
         return
     cause = f"The capacity {total} differs from the desired capacity {group.desired}."
@@ -124,6 +158,7 @@ def grow(
     activity = _new(cloud, group, at, grows=True, wanted=count, cause=cause, trigger=trigger, metadata=metadata)
     if not activity.running:
         return activity
+    version, spot = cloud.definition(group)
     for _ in range(count):
         fate = group.fates.pop(0) if group.fates else None
         place = None if fate is not None and not fate.late else _place(cloud, group)
@@ -139,7 +174,9 @@ def grow(
             at,
             activity.id,
             configuration=group.configuration,
+            spot=spot,
             fate=fate,
+            template_version=version,
         )
         group.machines[machine.id] = machine
         activity.machines.append(machine.id)
@@ -241,12 +278,12 @@ def _shrunk(
 
 def _close(cloud: SimulatedAccount, group: AlicloudGroup, activity: Activity, at: float, status: str) -> None:
     activity.status, activity.ended, activity.total_after = status, at, group.total
-    if group.desired is not None and group.total != group.desired:
-        group.check_at = at + cloud.times.check
+    if group.desired is not None and group.staying != group.desired:
+        group.check_at = at + (0.0 if activity.replaces else cloud.times.check)
 
 
 def _release(cloud: SimulatedAccount, machine: AlicloudMachine, at: float) -> None:
     cloud.released.append(Released(machine, at, kept=machine.creation == "Attached"))
-    left = cloud.stock.get((machine.type, machine.zone))
+    left = None if machine.released else cloud.stock.get((machine.type, machine.zone))
     if left is not None and machine.fate is None and machine.state in GONE_SOON:
         cloud.stock[machine.type, machine.zone] = left + 1

@@ -62,23 +62,30 @@ def actions(held: Policy) -> set[str]:
     return {action for statement in held.statements for action in statement.actions}
 
 
+def whole_policy() -> Policy:
+    """Returns the policy of all functions: that of every key, and that of keys which may restart instances."""
+    return Policy((*policy("ram-policy.json").statements, *policy("ram-policy-restart.json").statements))
+
+
 @pytest.fixture
 def bench() -> Iterator[AlicloudBench]:
     of_this_process.cache_clear()
     with AlicloudBench() as made:
-        made.server.ring.keys[made.key_id].permissions = policy("ram-policy.json")
+        made.server.ring.keys[made.key_id].permissions = whole_policy()
         yield made
     of_this_process.cache_clear()
 
 
 def everything(bench: AlicloudBench) -> list[AlicloudLoggedRequest]:
     """Runs every function of the provider and returns the calls that it made."""
-    group = bench.add_group("g", size=2)
+    group, spot = bench.add_group("g", size=2), bench.add_spot_group("spot", size=1)
     template = bench.cloud.add_group("from-template", template=True)
     bench.bind(template.id, 0, 5)
     assert not seen(bench, group).template_error
     assert not seen(bench, template.id).template_error
     assert seen(bench, group).price
+    assert seen(bench, spot).interruption_rate
+    assert not [gap for gap in bench.provider().observe(bench.nodes()).gaps if gap.kind == "Interruption"]
     assert isinstance(
         drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 3, op="a-0123456789abcdef")), Succeeded
     )
@@ -97,18 +104,23 @@ def everything(bench: AlicloudBench) -> list[AlicloudLoggedRequest]:
     assert isinstance(
         drive(bench, order(bench, OperationKind.DECREASE_TARGET, group, 4, 2, op="e-0123456789abcdef")), Succeeded
     )
+    (first,) = bench.machines(spot)
+    assert isinstance(
+        drive(bench, order(bench, OperationKind.RESTART_NODE, spot, 1, 1, first, op="f-0123456789abcdef")), Succeeded
+    )
     return bench.look()
 
 
 def test_alicloud_ram_policy_lists_exactly_the_used_actions_and_suffices(bench: AlicloudBench) -> None:
     calls = everything(bench)
     assert not [call.line for call in calls if call.code == "Forbidden.RAM"]
-    assert {call.permission for call in calls} == actions(policy("ram-policy.json"))
+    assert {call.permission for call in calls} == actions(whole_policy())
+    assert actions(policy("ram-policy-restart.json")) == {"ecs:RebootInstance"}
 
 
-@pytest.mark.parametrize("missing", sorted(actions(policy("ram-policy.json"))))
+@pytest.mark.parametrize("missing", sorted(actions(whole_policy())))
 def test_alicloud_each_action_of_the_ram_policy_is_needed(bench: AlicloudBench, missing: str) -> None:
-    held = policy("ram-policy.json")
+    held = whole_policy()
     fewer = tuple(
         msgspec.structs.replace(each, actions=tuple(name for name in each.actions if name != missing))
         for each in held.statements
@@ -131,10 +143,17 @@ def test_alicloud_ram_policy_limits_changes_to_selectable_scaling_groups() -> No
     assert not narrowed.allows("ess:RemoveInstances", f"{account}/asg-theirs")
 
 
+def test_alicloud_restarts_are_permitted_by_a_policy_of_their_own() -> None:
+    assert not any(name.endswith("RebootInstance") for name in actions(policy("ram-policy.json")))
+    assert policy("ram-policy-restart.json").allows(
+        "ecs:RebootInstance", "acs:ecs:cn-hangzhou:1000000000000001:instance/i-1"
+    )
+
+
 def test_alicloud_key_that_only_assumes_a_role_with_the_policy_suffices(bench: AlicloudBench) -> None:
     key = bench.server.ring.keys[bench.key_id]
     key.permissions = policy("assume-role-policy.json")
-    bench.server.ring.roles[ROLE_ARN] = Role(ROLE_ARN, frozenset({bench.key_id}), policy("ram-policy.json"))
+    bench.server.ring.roles[ROLE_ARN] = Role(ROLE_ARN, frozenset({bench.key_id}), whole_policy())
     bench.settings["roleArn"] = ROLE_ARN
     calls = everything(bench)
     assert {call.permission for call in calls if call.key == bench.key_id} == {"sts:AssumeRole"}

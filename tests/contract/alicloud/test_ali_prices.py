@@ -67,8 +67,26 @@ def test_alicloud_preemptible_price_is_of_its_strategy_and_zone(bench: AlicloudB
 def test_alicloud_preemptible_group_without_a_zone_has_no_price(bench: AlicloudBench) -> None:
     group = seen(bench, group_of(bench, size=0, spot="SpotAsPriceGo"))
     assert stated(group) == (0.0, "", True)
-    assert "its zone is not known" in group.price_error
+    assert "none of its zones is known" in group.price_error
     assert asked(bench) == []
+
+
+def test_alicloud_preemptible_group_in_several_zones_has_the_highest_price_of_its_zones(bench: AlicloudBench) -> None:
+    name = group_of(bench, size=1, spot="SpotAsPriceGo", zones=("cn-hangzhou-i", "cn-hangzhou-h", "cn-hangzhou-g"))
+    bench.cloud.add_machines(name, 1, zone="cn-hangzhou-h")
+    bench.cloud.prices["ecs.g7.xlarge"] = 1.0
+    bench.cloud.spot_prices["ecs.g7.xlarge", "cn-hangzhou-h"] = 0.3
+    assert stated(seen(bench, name)) == (0.3, "CNY", True)
+    assert sorted(call["ZoneId"] for call in asked(bench)) == ["cn-hangzhou-h", "cn-hangzhou-i"]
+
+
+def test_alicloud_preemptible_group_with_one_unknown_price_of_a_zone_has_none(bench: AlicloudBench) -> None:
+    name = group_of(bench, size=1, spot="SpotAsPriceGo", zones=("cn-hangzhou-i", "cn-hangzhou-h"))
+    bench.cloud.add_machines(name, 1, zone="cn-hangzhou-h")
+    bench.cloud.spot_prices["ecs.g7.xlarge", "cn-hangzhou-h"] = 0.0
+    group = seen(bench, name)
+    assert stated(group) == (0.0, "", True)
+    assert "states no price" in group.price_error
 
 
 def test_alicloud_group_of_several_types_has_the_price_of_the_smallest(bench: AlicloudBench) -> None:

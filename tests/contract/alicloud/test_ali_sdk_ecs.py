@@ -70,3 +70,51 @@ def test_alicloud_sdk_reads_a_launch_template_by_version_and_by_default(bed: Any
     with pytest.raises(bed.errors.ClientException) as caught:
         bed.ecs.describe_launch_template_versions(request(region_id=REGION, launch_template_id="lt-unknown"))
     assert caught.value.code == "InvalidLaunchTemplateId.NotFound"
+
+
+def test_alicloud_sdk_reads_announced_spot_instances_page_by_page(bed: Any) -> None:
+    group = bed.cloud.add_group("announced", size=103, most=200, spot="SpotAsPriceGo")
+    names = sorted(group.machines)
+    for name in names:
+        bed.cloud.interrupt(name)
+    request, token, read = bed.models.DescribeInstancesRequest, None, []
+    for _ in range(2):
+        body = bed.ecs.describe_instances(
+            request(region_id=REGION, lock_reason="Recycling", max_results=100, next_token=token)
+        ).body
+        read += body.instances.instance
+        token = body.next_token
+    assert not token
+    assert sorted(each.instance_id for each in read) == names
+    assert {each.operation_locks.lock_reason[0].lock_reason for each in read} == {"Recycling"}
+    with pytest.raises(bed.errors.ClientException) as caught:
+        bed.ecs.describe_instances(request(region_id=REGION, dry_run=True))
+    assert caught.value.code == "DryRunOperation"
+
+
+def test_alicloud_sdk_restarts_an_instance_once_it_runs(bed: Any) -> None:
+    group = bed.cloud.add_group("restarted", size=1)
+    (name,) = group.machines
+    reboot = bed.models.RebootInstanceRequest(instance_id=name, force_stop=True)
+    bed.ecs.reboot_instance(reboot)
+
+    def status() -> str:
+        request = bed.models.DescribeInstancesRequest(region_id=REGION, instance_ids=f'["{name}"]')
+        (found,) = bed.ecs.describe_instances(request).body.instances.instance
+        return str(found.status)
+
+    assert status() == "Starting"
+    with pytest.raises(bed.errors.ClientException) as caught:
+        bed.ecs.reboot_instance(reboot)
+    assert caught.value.code == "IncorrectInstanceStatus"
+    bed.cloud.machine(name).running_at = 0.0
+    assert status() == "Running"
+
+
+def test_alicloud_sdk_reads_advice_for_spot_types_by_zone(bed: Any) -> None:
+    bed.cloud.add_group("advised")
+    bed.cloud.interruptions["ecs.g7.xlarge", "cn-hangzhou-i"] = "10-100%"
+    request = bed.models.DescribeSpotAdviceRequest(region_id=REGION, instance_types=["ecs.g7.xlarge"])
+    (zone,) = bed.ecs.describe_spot_advice(request).body.available_spot_zones.available_spot_zone
+    (kind,) = zone.available_spot_resources.available_spot_resource
+    assert (zone.zone_id, kind.instance_type, kind.interrupt_rate_desc) == ("cn-hangzhou-i", "ecs.g7.xlarge", "10-100%")

@@ -115,6 +115,31 @@ class AlicloudBench:
             self._theirs.add(made.id)
         return made.id
 
+    def add_spot_group(self, name: str, *, size: int = 0, least: int = 0, cluster: str = "ours") -> str:
+        """See NodeLifeFixture."""
+        made = self.cloud.add_group(name, size=size, least=least, desired=self._desired, spot="SpotAsPriceGo")
+        if cluster == "ours":
+            self.bind(made.id, least, made.max)
+        else:
+            self._theirs.add(made.id)
+        return made.id
+
+    def interrupt(self, machine: str) -> float:
+        """See NodeLifeFixture."""
+        return self.cloud.interrupt(machine)
+
+    def redefine(self, group: str) -> None:
+        """See NodeLifeFixture."""
+        self.cloud.redefine(group)
+
+    def occupy(self, group: str) -> None:
+        """A machine does not run any more, and ESS replaces it."""
+        self.cloud.sicken(self.machines(group)[0], at_once=True)
+
+    def reboots(self, machine: str) -> int:
+        """See NodeLifeFixture."""
+        return self.cloud.machine(machine).reboots
+
     def bind(self, group: str, least: int, most: int) -> None:
         """Adds a group of the account to the policy, with these bounds."""
         self._bounds[group] = GroupPolicy(self.name, group, least, most)

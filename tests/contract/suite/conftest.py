@@ -42,6 +42,7 @@ VARIED = (
     "test_suite_remove",
     "test_suite_random",
     "test_suite_identity",
+    "test_suite_node_life",
 )
 
 

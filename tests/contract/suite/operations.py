@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 
@@ -17,7 +18,7 @@ from chalicelib.providers.base import Observation
 from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
 from infra.emulators.aws_faults import FunctionKilled
 from infra.emulators.fake_cluster import InMemoryCluster
-from tests.contract.suite.provider_fixture import ProviderFixture
+from tests.contract.suite.provider_fixture import NodeLifeFixture, ProviderFixture
 from tests.contract.suite.recording_provider import Ear, RecordingProvider
 from tests.operations import PROVIDER_METHODS, new_operation
 
@@ -39,6 +40,13 @@ class OperationDriver:
         """Skips the test where the vendor lacks that feature."""
         if what in self.bench.lacks:
             pytest.skip(f"{self.bench.name}: {self.bench.lacks[what]}")
+
+    def life(self, *methods: str) -> NodeLifeFixture:
+        """Returns the bench as one with these methods; skips the test where the vendor has no such thing."""
+        for method in methods:
+            if not hasattr(self.bench, method):
+                pytest.skip(f"{self.bench.name}: its bench has no {method}")
+        return cast(NodeLifeFixture, self.bench)
 
     def provider(self, credential: str = "good") -> RecordingProvider:
         """Returns a new provider, as a function that has just started builds it."""
@@ -85,6 +93,14 @@ class OperationDriver:
     def shrinkage(self, group: str, to: int, *, op: str = "shrink-1") -> Operation:
         """Builds a target decrease from the vendor's current target."""
         return self._order(op, group, OperationKind.DECREASE_TARGET, self.bench.target(group), to)
+
+    def restart(self, group: str, instance: Instance, *, op: str = "restart-1") -> Operation:
+        """Builds a restart of this machine, which has a Node."""
+        nodes = {node.provider_id: node for node in self.bench.nodes()}
+        node = nodes[instance.id]
+        target = RemovalTarget(node.name, instance.id, instance.handle, uid=node.uid)
+        size = self.bench.target(group)
+        return self._order(op, group, OperationKind.RESTART_NODE, size, size).with_spec(targets=(target,))
 
     def _order(self, op: str, group: str, kind: OperationKind, start: int, end: int) -> Operation:
         now = self.bench.now()

@@ -153,3 +153,23 @@ class ProviderFixture(Protocol):
 
     def slept(self) -> float:
         """Returns the seconds that providers of this bench have asked to sleep so far."""
+
+
+class NodeLifeFixture(ProviderFixture, Protocol):
+    """What happens to running machines at the vendor, for tests/contract/suite/test_suite_node_life.py. A bench has
+    those of the methods that its vendor knows; the tests of the others are skipped."""
+
+    def add_spot_group(self, name: str, *, size: int = 0, least: int = 0, cluster: str = "ours") -> str:
+        """See add_group; the vendor may take its machines back."""
+
+    def interrupt(self, machine: str) -> float:
+        """Makes the vendor announce that it takes back this machine of a spot group; returns when, in epoch seconds."""
+
+    def redefine(self, group: str) -> None:
+        """Changes what the group creates from now on, as a person does; its machines stay as they are."""
+
+    def occupy(self, group: str) -> None:
+        """Makes the vendor change something of the group by itself; it has ended after settle()."""
+
+    def reboots(self, machine: str) -> int:
+        """Returns how often the vendor has restarted the machine. A restart has ended after settle()."""

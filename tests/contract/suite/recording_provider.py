@@ -16,7 +16,7 @@ import msgspec
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Outcome
-from chalicelib.providers.base import Observation, Provider
+from chalicelib.providers.base import NodeRestarter, Observation, Provider
 
 T = TypeVar("T")
 _PLAIN = frozenset({str, bytes, int, float, bool, type(None)})  # most values; none of our objects is below them
@@ -94,6 +94,12 @@ class RecordingProvider:
     def poll(self, operation: Operation) -> Outcome:
         """See Provider."""
         return self._heard(lambda: self._provider.poll(operation))
+
+    def restart(self, operation: Operation) -> Outcome:
+        """See NodeRestarter."""
+        assert isinstance(self._provider, NodeRestarter)
+        restart = self._provider.restart
+        return self._heard(lambda: restart(operation))
 
     def _heard(self, call: Callable[[], T]) -> T:
         try:
