@@ -170,6 +170,8 @@ class BaseProvider(Generic[C]):
                 return self.poll_scale_up(operation)
             case OperationKind.DECREASE_TARGET:
                 return self.decrease_target(operation)
+            case OperationKind.RESTART_NODE if isinstance(self, NodeRestarter):
+                return self.restart(operation)
         return self.delete_nodes(operation)
 
     def failure(self, error: BadInput | ProviderError) -> Failed:

@@ -142,6 +142,13 @@ class CherryApi:
         body = msgspec.json.encode({"tags": dict(tags)})
         self._rest.send(VendorRequest("PUT", f"{self._root}/servers/{number}", body=body))
 
+    def reboot(self, number: int) -> None:
+        """Restart a server by POST servers/{id}/actions, which is not repeated automatically; NotFound if it is gone.
+        The vendor says no more than that it has taken the request."""
+        body = msgspec.json.encode({"type": "reboot"})
+        if error := denied(self._rest.send(VendorRequest("POST", f"{self._root}/servers/{number}/actions", body=body))):
+            raise error
+
     def _current_plan(self, slug: str) -> CherryPlan | None:
         if not slug.strip("."):  # an empty segment or a step up in the path would address another resource
             return None
