@@ -1,4 +1,4 @@
-"""Removes machines by id, and lowers the size by machines that were requested and never created.
+"""Removes and restarts machines by id, and lowers the size by machines that were requested and never created.
 
 One eviction removes all remaining targets and lowers the size. Every call first reads the pool and continues from that
 state, so it may be repeated or interrupted at any point:
@@ -31,7 +31,15 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, Outcome, Succeeded
-from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Throttled, Transient
+from chalicelib.providers.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    ProviderError,
+    Throttled,
+    Transient,
+    Unauthorized,
+)
 from chalicelib.providers.exoscale.decoding import ExoscaleInstance, Work
 from chalicelib.providers.exoscale.error_mapping import is_forbidden
 from chalicelib.providers.exoscale.node_groups import least_of
@@ -317,6 +325,37 @@ def cancel_delete(context: ExoscaleContext, operation: Operation) -> bool:
             raise Conflict(f"{pool.title} shrinks ({pool.states}): who of it stays is not known yet", code="busy")
         return True
     return bool(targets.placeholders) and pool.target >= operation.spec.from_size
+
+
+# -- restart
+
+
+def restart(context: ExoscaleContext, operation: Operation) -> Outcome:
+    """Reboot the one target, and follow the vendor's operation; raises ProviderError. After a lost answer the next call
+    reboots once more, which does no harm to a drained node."""
+    targets = read_targets(operation)
+    if len(targets.instances) != 1 or targets.placeholders:
+        raise InvalidRequest(f"{operation.spec.group}: a restart is of one machine")
+    (name,) = targets.instances
+    facts: dict[str, str | int] = {"restarted": name, "group": operation.spec.group}
+    work = known_work(context, operation)
+    if is_pending(work):
+        return poll_later(operation, f"operation {operation.status.data[WORK]} is under way")
+    if work is not None and work.state != "success":
+        return failure(f"{name} could not be restarted", work, {WORK: work.id})
+    if WORK in operation.status.data:  # over, or no longer known to the vendor
+        return Succeeded(facts)
+    pool = context.pool(operation.spec.group)
+    if name not in _targets_to_evict(context, operation, targets, pool) or not _remaining(context, (name,)):
+        raise NotFound(f"{name} is gone or being deleted")
+    _check_nodes(operation, (name,), context.joined() if context.joined is not None else None)
+    try:
+        return requested(context.api.reboot(name))
+    except Unauthorized as error:
+        if not is_forbidden(error):
+            raise
+        # one permission is missing, and the key is good for everything else
+        raise InvalidRequest(f"{error.message}; allow reboot-instance to the API key", code=error.code) from None
 
 
 # -- lower size

@@ -14,7 +14,13 @@ from chalicelib.providers.credential_source import SecretSource, digest
 from chalicelib.providers.exoscale import node_groups
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.credentials import parse_secret, signed
-from chalicelib.providers.exoscale.delete_nodes import cancel_delete, decrease_target, delete_nodes, delete_together
+from chalicelib.providers.exoscale.delete_nodes import (
+    cancel_delete,
+    decrease_target,
+    delete_nodes,
+    delete_together,
+    restart,
+)
 from chalicelib.providers.exoscale.error_mapping import error_for
 from chalicelib.providers.exoscale.scale_up import ExoscaleContext, has_requested, poll_growth, scale_up
 from chalicelib.providers.http import Http
@@ -56,6 +62,7 @@ class Exoscale(BaseProvider[ExoscaleContext]):
     delete_nodes = change(delete_nodes)
     delete_together = joint_change(delete_together)
     decrease_target = change(decrease_target)
+    restart = change(restart)
     has_requested = question(has_requested)
     cancel_delete = question(cancel_delete)
 

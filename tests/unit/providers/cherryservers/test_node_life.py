@@ -190,7 +190,7 @@ def restart(*targets: int | RemovalTarget, pool: str = POOL) -> Operation:
     named = tuple(
         target
         if isinstance(target, RemovalTarget)
-        else RemovalTarget(f"{POOL}-{target}", f"cherryservers://{target}", str(target), "u1")
+        else RemovalTarget(f"{POOL}-{target}", f"cherryservers://{target}", str(target))
         for target in targets
     )
     return operation(OperationKind.RESTART_NODE, pool, 2, 2, named)
