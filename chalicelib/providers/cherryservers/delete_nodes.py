@@ -50,6 +50,7 @@ from chalicelib.providers.errors import (
     Transient,
     Unauthorized,
 )
+from chalicelib.providers.services import UNANSWERED
 
 LOT = 20
 STEP = "delete"
@@ -111,8 +112,8 @@ def cancel_delete(context: CherryContext, operation: Operation) -> bool:
 
 
 def restart(context: CherryContext, operation: Operation) -> Outcome:
-    """Reboot the one target; raises ProviderError. The vendor says no more than that it has taken the request. After
-    a lost answer the next call reboots once more, which does no harm to a drained node."""
+    """Reboot the one target, once; raises ProviderError. The vendor says no more than that it has taken the request, so
+    one whose answer was lost counts as taken: a node that stays sick is replaced."""
     group, targets = operation.spec.group, operation.spec.targets
     context.bounds(group)
     number = id_of(targets[0]) if len(targets) == 1 else None
@@ -126,8 +127,8 @@ def restart(context: CherryContext, operation: Operation) -> Outcome:
     if control_plane(context.nodes, context.settings.controller_labels, living.values()):
         raise InvalidRequest(f"server {number} is a node of the control plane")
     refuse_changed_servers(context.nodes, operation, servers, living)
-    context.api.reboot(number)
-    return Succeeded({"restarted": number, "group": group})
+    answer = context.reboots.send(operation.spec.id, lambda: context.api.reboot(number))
+    return Succeeded({"restarted": number, "group": group, **({} if answer else {"note": UNANSWERED})})
 
 
 class _Removal:

@@ -45,7 +45,7 @@ from chalicelib.providers.cherryservers.pool_definition import Definition, is_fi
 from chalicelib.providers.cherryservers.tokens import Tokens
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Transient, Unknown
 from chalicelib.providers.node_identity import Identity, N, Seen, nodes, refuse_changed, refuse_joined
-from chalicelib.providers.services import Cache, KubeLists, TtlCache
+from chalicelib.providers.services import Cache, KubeLists, OneTimeRequests, TtlCache
 
 SCHEME = "cherryservers://"
 FAILED, RESCUE = "failed deployment", "rescue mode"
@@ -346,8 +346,8 @@ _TRIES = 3
 
 
 class CherryContext:
-    """open_api and open_gone: by the project's number. nodes: None if the cluster cannot be reached. now: epoch
-    seconds."""
+    """open_api and open_gone: by the project's number. nodes: None if the cluster cannot be reached. reboots: makes
+    them once per operation. now: epoch seconds."""
 
     def __init__(
         self,
@@ -358,9 +358,10 @@ class CherryContext:
         open_gone: Callable[[int], DeletedServers],
         open_tokens: Callable[[], Tokens],
         nodes: Lister | None,
+        reboots: OneTimeRequests,
         now: Callable[[], float],
     ) -> None:
-        self.settings, self.nodes, self.now = settings, nodes, now
+        self.settings, self.nodes, self.reboots, self.now = settings, nodes, reboots, now
         self._read_definitions, self._open_api, self._open_gone = read_definitions, open_api, open_gone
         self._open_tokens = open_tokens
 

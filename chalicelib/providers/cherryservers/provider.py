@@ -17,7 +17,7 @@ from chalicelib.providers.cherryservers.delete_nodes import cancel_delete, delet
 from chalicelib.providers.cherryservers.instances import CherryContext, DeletedServers, lister
 from chalicelib.providers.cherryservers.scale_up import decrease_target, has_requested, scale_up
 from chalicelib.providers.cherryservers.tokens import open_tokens
-from chalicelib.providers.services import KubeLists
+from chalicelib.providers.services import KubeLists, OneTimeRequests
 
 
 class CherryServers(BaseProvider[CherryContext]):
@@ -52,6 +52,7 @@ def build(connection: Connection) -> CherryServers:
             open_gone=lambda project: DeletedServers(connection.means.cache, project, connection.now),
             open_tokens=lambda: open_tokens(connection, settings),
             nodes=None if connection.kube is None else lister(cast(KubeLists, connection.kube)),
+            reboots=OneTimeRequests(connection.means.cache, PROVIDER, connection.now),
             now=connection.now,
         )
     )

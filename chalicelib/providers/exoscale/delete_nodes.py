@@ -46,6 +46,7 @@ from chalicelib.providers.exoscale.node_groups import least_of
 from chalicelib.providers.exoscale.provider_ids import handle_of, identify, is_id, is_placeholder, placeholder_pool
 from chalicelib.providers.exoscale.scale_up import (
     ENOUGH_LOOKS,
+    FOLLOWING,
     LOOKS,
     WORK,
     ExoscaleContext,
@@ -62,6 +63,7 @@ from chalicelib.providers.exoscale.scale_up import (
 )
 from chalicelib.providers.exoscale.zone import ExoscalePool, is_leaving
 from chalicelib.providers.node_identity import PermanentConflict, Seen, joined_of, refuse_changed, refuse_joined
+from chalicelib.providers.services import UNANSWERED
 
 EVICTED = "evicted"  # data key: the eviction has been accepted
 # Seconds until a removal tries again that has found its pool busy, unless the end of the change wakes it before. The
@@ -331,8 +333,8 @@ def cancel_delete(context: ExoscaleContext, operation: Operation) -> bool:
 
 
 def restart(context: ExoscaleContext, operation: Operation) -> Outcome:
-    """Reboot the one target, and follow the vendor's operation; raises ProviderError. After a lost answer the next call
-    reboots once more, which does no harm to a drained node."""
+    """Reboot the one target, once, and follow the vendor's operation; raises ProviderError. A reboot whose answer was
+    lost has no operation that could be followed and counts as done: a node that stays sick is replaced."""
     targets = read_targets(operation)
     if len(targets.instances) != 1 or targets.placeholders:
         raise InvalidRequest(f"{operation.spec.group}: a restart is of one machine")
@@ -350,12 +352,13 @@ def restart(context: ExoscaleContext, operation: Operation) -> Outcome:
         raise NotFound(f"{name} is gone or being deleted")
     _check_nodes(operation, (name,), context.joined() if context.joined is not None else None)
     try:
-        return requested(context.api.reboot(name))
+        begun = context.reboots.send(operation.spec.id, lambda: context.api.reboot(name).id)
     except Unauthorized as error:
         if not is_forbidden(error):
             raise
         # one permission is missing, and the key is good for everything else
         raise InvalidRequest(f"{error.message}; allow reboot-instance to the API key", code=error.code) from None
+    return FOLLOWING.begin({WORK: begun}) if begun else Succeeded({**facts, "note": UNANSWERED})
 
 
 # -- lower size

@@ -208,10 +208,11 @@ class CherryCloud:
             raise bad("This action is not available while the server is being deployed or terminated.")
         server.reboots.append(self.clock())
 
-    def terminate(self, server: CherryServer) -> None:
+    def terminate(self, server: CherryServer, at: float | None = None) -> None:
+        """Delete a server. at: when that began, now by default."""
         if server.leaving:
             return
-        now = self.clock()
+        now = self.clock() if at is None else at
         server.before, server.hidden = (server.state, server.status), now + self.delete_lag
         server.state, server.gone = TERMINATING, now + self.times.terminate
 
@@ -242,10 +243,10 @@ class CherryCloud:
         with self.lock:
             now = self.clock()
             for server in list(self.servers.values()):
+                if server.reclaimed <= now:
+                    self.terminate(server, server.reclaimed)
                 if server.gone <= now:
                     self._drop(server)
-                elif server.reclaimed <= now:
-                    self.terminate(server)
                 elif server.deployed <= now and server.status == DEPLOYING and not server.leaving:
                     server.state, server.status = (
                         (server.fate.state, FAILED) if server.fate.fails else (ACTIVE, DEPLOYED)

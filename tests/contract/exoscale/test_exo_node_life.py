@@ -218,7 +218,7 @@ def test_exoscale_key_that_may_not_reboot_says_so_and_is_not_taken_for_a_wrong_k
     "fault, raised",
     [(VendorFault.SERVER_ERROR, Transient), (VendorFault.CONFLICT, Conflict), (VendorFault.LOST_ANSWER, Transient)],
 )
-def test_exoscale_restart_without_an_answer_is_asked_once_and_tried_later(
+def test_exoscale_restart_with_an_error_is_tried_later_and_reboots_once(
     fault: VendorFault, raised: type[ProviderError]
 ) -> None:
     with ExoscaleBench() as bench:
@@ -228,7 +228,19 @@ def test_exoscale_restart_without_an_answer_is_asked_once_and_tried_later(
         with pytest.raises(raised):
             bench.provider().restart(operation)  # type: ignore[attr-defined]
         assert len(bench.writes()) == 1
-        assert isinstance(drive(bench, operation), Succeeded)
+        outcome = drive(bench, operation)
+        assert isinstance(outcome, Succeeded)
+        assert ("note" in outcome.facts) == (fault is VendorFault.LOST_ANSWER)
+        assert reboots(bench) == [1]
+
+
+def test_exoscale_restart_that_was_not_recorded_is_followed_by_the_next_call(bench: ExoscaleBench) -> None:
+    group = bench.add_group("web", size=1)
+    operation = restart(bench, group, *bench.machines(group))
+    first = bench.provider().restart(operation)  # type: ignore[attr-defined]
+    assert bench.provider().restart(operation) == first  # type: ignore[attr-defined]
+    assert isinstance(drive(bench, operation), Succeeded)
+    assert reboots(bench) == [1]
 
 
 def test_exoscale_restart_with_a_refused_key_is_unauthorized(bench: ExoscaleBench) -> None:

@@ -14,7 +14,7 @@ from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.timestamps import format_time
 from chalicelib.providers.base import NodeRestarter
 from chalicelib.providers.cherryservers.pool_definition import fingerprint
-from chalicelib.providers.errors import Throttled, Transient
+from chalicelib.providers.errors import ProviderError, Throttled, Transient
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.cases import each_row
 from tests.unit.providers.cherryservers.emulated import (
@@ -269,22 +269,37 @@ def test_cherry_restart_waits_while_the_nodes_cannot_be_read() -> None:
 
 @each_row(
     "fault, raised",
-    [(VendorFault.SERVER_ERROR, Transient), (VendorFault.THROTTLED, Throttled), (VendorFault.LOST_ANSWER, Transient)],
+    [
+        (VendorFault.SERVER_ERROR, Transient),
+        (VendorFault.THROTTLED, Throttled),
+        (VendorFault.LOST_ANSWER, Transient),
+        (VendorFault.CUT_OFF, Transient),
+    ],
 )
-def test_cherry_restart_without_an_answer_is_asked_once_and_tried_later(
-    fault: VendorFault, raised: type[Exception]
+def test_cherry_restart_with_an_error_is_tried_later_and_reboots_once(
+    fault: VendorFault, raised: type[ProviderError]
 ) -> None:
-    cloud = EmulatedCloud(2)
+    cloud, asked = EmulatedCloud(2), claimed(restart(1000))
     cloud.server.faults.next(fault, on="write")
     with pytest.raises(raised):
-        cloud.build().restart(claimed(restart(1000)))
+        cloud.build().restart(asked)
     assert cloud.changes() == ["reboot 1000"]
-    assert isinstance(drive_restart(cloud, 1000), Succeeded)
-
-
-def drive_restart(cloud: EmulatedCloud, number: int) -> object:
     cloud.settle(60.0)
-    return cloud.build().restart(claimed(restart(number)))
+    outcome = cloud.build().restart(claimed(asked))
+    assert isinstance(outcome, Succeeded)
+    lost = fault in (VendorFault.LOST_ANSWER, VendorFault.CUT_OFF)
+    assert ("note" in outcome.facts) == lost
+    assert len(cloud.changes()) == (1 if lost else 2)
+    assert len(cloud.all[1000].reboots) == 1
+
+
+def test_cherry_restart_of_another_operation_reboots_again() -> None:
+    cloud = EmulatedCloud(2)
+    for plan in ("p", "q"):
+        asked = operation(OperationKind.RESTART_NODE, POOL, 2, 2, restart(1000).spec.targets, plan)
+        assert isinstance(cloud.build().restart(claimed(asked)), Succeeded)
+        assert isinstance(cloud.build().restart(claimed(asked)), Succeeded)
+    assert cloud.changes() == ["reboot 1000"] * 2
 
 
 def test_cherry_refused_restart_is_not_taken_for_an_order_without_stock() -> None:
