@@ -127,7 +127,7 @@ def restart(context: CherryContext, operation: Operation) -> Outcome:
     if control_plane(context.nodes, context.settings.controller_labels, living.values()):
         raise InvalidRequest(f"server {number} is a node of the control plane")
     refuse_changed_servers(context.nodes, operation, servers, living)
-    answer = context.reboots.send(operation.spec.id, lambda: context.api.reboot(number))
+    answer = context.requests.send(operation.spec.id, lambda: context.api.reboot(number))
     return Succeeded({"restarted": number, "group": group, **({} if answer else {"note": UNANSWERED})})
 
 

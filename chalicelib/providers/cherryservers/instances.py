@@ -346,8 +346,8 @@ _TRIES = 3
 
 
 class CherryContext:
-    """open_api and open_gone: by the project's number. nodes: None if the cluster cannot be reached. reboots: makes
-    them once per operation. now: epoch seconds."""
+    """open_api and open_gone: by the project's number. nodes: None if the cluster cannot be reached. requests: makes
+    reboots once per operation. now: epoch seconds."""
 
     def __init__(
         self,
@@ -358,10 +358,10 @@ class CherryContext:
         open_gone: Callable[[int], DeletedServers],
         open_tokens: Callable[[], Tokens],
         nodes: Lister | None,
-        reboots: OneTimeRequests,
+        requests: OneTimeRequests,
         now: Callable[[], float],
     ) -> None:
-        self.settings, self.nodes, self.reboots, self.now = settings, nodes, reboots, now
+        self.settings, self.nodes, self.requests, self.now = settings, nodes, requests, now
         self._read_definitions, self._open_api, self._open_gone = read_definitions, open_api, open_gone
         self._open_tokens = open_tokens
 

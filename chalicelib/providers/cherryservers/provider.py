@@ -52,7 +52,7 @@ def build(connection: Connection) -> CherryServers:
             open_gone=lambda project: DeletedServers(connection.means.cache, project, connection.now),
             open_tokens=lambda: open_tokens(connection, settings),
             nodes=None if connection.kube is None else lister(cast(KubeLists, connection.kube)),
-            reboots=OneTimeRequests(connection.means.cache, PROVIDER, connection.now),
+            requests=OneTimeRequests(connection.means.cache, PROVIDER, connection.now),
             now=connection.now,
         )
     )

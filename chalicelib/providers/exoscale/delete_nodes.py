@@ -352,7 +352,7 @@ def restart(context: ExoscaleContext, operation: Operation) -> Outcome:
         raise NotFound(f"{name} is gone or being deleted")
     _check_nodes(operation, (name,), context.joined() if context.joined is not None else None)
     try:
-        begun = context.reboots.send(operation.spec.id, lambda: context.api.reboot(name).id)
+        begun = context.requests.send(operation.spec.id, lambda: context.api.reboot(name).id)
     except Unauthorized as error:
         if not is_forbidden(error):
             raise

@@ -54,7 +54,7 @@ def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:
 
 class Exoscale(BaseProvider[ExoscaleContext]):
     """The Nodepools and Instance Pools of one zone that belong to the cluster, for one pass. kube: a connection to the
-    workload cluster, over which its nodes are listed anew before a change. reboots: makes them once per operation."""
+    workload cluster, over which its nodes are listed anew before a change. requests: makes restarts once per operation."""
 
     name = PROVIDER
     scale_up = change(scale_up)
@@ -67,10 +67,10 @@ class Exoscale(BaseProvider[ExoscaleContext]):
     cancel_delete = question(cancel_delete)
 
     def __init__(
-        self, api: ExoscaleApi, settings: ExoscaleSettings, reboots: OneTimeRequests, kube: KubeLists | None = None
+        self, api: ExoscaleApi, settings: ExoscaleSettings, requests: OneTimeRequests, kube: KubeLists | None = None
     ) -> None:
         joined = None if kube is None else lambda: cluster_nodes(kube)
-        super().__init__(ExoscaleContext(api, settings, reboots, joined))
+        super().__init__(ExoscaleContext(api, settings, requests, joined))
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """Read all groups, with at most four calls, and one per instance type that is not cached."""
@@ -86,5 +86,5 @@ def build(connection: Connection) -> Exoscale:
     """Return a provider for one pass. Sends nothing; raises BadInput for invalid settings."""
     settings = read_settings(connection.settings, connection.groups)
     kube = None if connection.kube is None else cast(KubeLists, connection.kube)
-    reboots = OneTimeRequests(connection.means.cache, PROVIDER, connection.now)
-    return Exoscale(open_api(connection, settings), settings, reboots, kube)
+    requests = OneTimeRequests(connection.means.cache, PROVIDER, connection.now)
+    return Exoscale(open_api(connection, settings), settings, requests, kube)

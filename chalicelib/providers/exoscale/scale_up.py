@@ -46,12 +46,12 @@ ENOUGH_LOOKS = 5  # checks of a pool at rest before its numbers are accepted, be
 
 
 class ExoscaleContext(msgspec.Struct, frozen=True):
-    """What all changes need. joined: lists the cluster's current nodes; None if the cluster cannot be reached. reboots:
-    makes them once per operation."""
+    """What all changes need. joined: lists the cluster's current nodes; None if the cluster cannot be reached. requests:
+    makes reboots once per operation."""
 
     api: ExoscaleApi
     settings: ExoscaleSettings
-    reboots: OneTimeRequests
+    requests: OneTimeRequests
     joined: Callable[[], tuple[Seen, ...]] | None = None
 
     def pool(self, group: str) -> ExoscalePool:
