@@ -54,7 +54,8 @@ def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:
 
 class Exoscale(BaseProvider[ExoscaleContext]):
     """The Nodepools and Instance Pools of one zone that belong to the cluster, for one pass. kube: a connection to the
-    workload cluster, over which its nodes are listed anew before a change. requests: makes restarts once per operation."""
+    workload cluster, over which its nodes are listed anew before a change. requests: makes reboots once per
+    operation."""
 
     name = PROVIDER
     scale_up = change(scale_up)

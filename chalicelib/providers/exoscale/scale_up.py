@@ -46,8 +46,8 @@ ENOUGH_LOOKS = 5  # checks of a pool at rest before its numbers are accepted, be
 
 
 class ExoscaleContext(msgspec.Struct, frozen=True):
-    """What all changes need. joined: lists the cluster's current nodes; None if the cluster cannot be reached. requests:
-    makes reboots once per operation."""
+    """What all changes need. requests: makes reboots once per operation. joined: lists the cluster's current nodes;
+    None if the cluster cannot be reached."""
 
     api: ExoscaleApi
     settings: ExoscaleSettings
