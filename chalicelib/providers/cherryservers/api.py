@@ -142,6 +142,15 @@ class CherryApi:
         body = msgspec.json.encode({"tags": dict(tags)})
         self._rest.send(VendorRequest("PUT", f"{self._root}/servers/{number}", body=body))
 
+    def reboot(self, number: int) -> str:
+        """Restart a server by POST servers/{id}/actions, which is not repeated automatically; NotFound if it is gone.
+        Returns the status of the answer, because the vendor says no more than that it has taken the request."""
+        body = msgspec.json.encode({"type": "reboot"})
+        answer = self._rest.send(VendorRequest("POST", f"{self._root}/servers/{number}/actions", body=body))
+        if error := denied(answer):
+            raise error
+        return str(answer.status)
+
     def _current_plan(self, slug: str) -> CherryPlan | None:
         if not slug.strip("."):  # an empty segment or a step up in the path would address another resource
             return None

@@ -43,7 +43,8 @@ from chalicelib.providers.http import VendorResponse
 
 # -- types
 
-CLUSTER_TAG, POOL_TAG, OPERATION_TAG = "k8s-cluster", "k8s-nodepool", "outscaler-operation"
+CLUSTER_TAG, POOL_TAG = "k8s-cluster", "k8s-nodepool"
+OPERATION_TAG, DEFINITION_TAG = "outscaler-operation", "outscaler-definition"
 
 Id = Annotated[int, msgspec.Meta(gt=0, le=2**63 - 1)]
 Text = Annotated[str, msgspec.Meta(max_length=300)]
@@ -149,7 +150,8 @@ class CherryPlan(msgspec.Struct, frozen=True):
 
 
 class CherryServer(msgspec.Struct, frozen=True):
-    """A server. The vendor also sends its password, which is not decoded so that it cannot be shown."""
+    """A server. termination_date: of a spot server that the vendor takes back, "None" otherwise. The vendor also sends
+    its password, which is not decoded so that it cannot be shown."""
 
     id: Id
     name: Text = ""
@@ -160,6 +162,8 @@ class CherryServer(msgspec.Struct, frozen=True):
     region: Region = Region()
     plan: CherryPlan = CherryPlan()
     created_at: str = ""
+    spot_instance: bool = False
+    termination_date: Text = ""
 
 
 class CherryRefusal(msgspec.Struct, frozen=True):
@@ -428,7 +432,7 @@ def error_for(response: VendorResponse) -> ProviderError:
     text = " ".join(_SENT.sub("…", message).split())
     if not message and response.body.strip():
         text = f"({response.described})"
-    order = response.call.startswith("POST ")
+    order = response.call.startswith("POST ") and not response.call.endswith("/actions")
     row = next((row for row in TABLE if row.fits(response.status, text, order=order)), None)
     cls = row.cls if row else class_for(response.status)
     if not text and 300 <= response.status < 400:

@@ -1,4 +1,4 @@
-"""Removes servers by number, never by name.
+"""Removes and restarts servers by number, never by name.
 
 Every call lists first and continues from that state, so it may be repeated or interrupted at any point:
 
@@ -50,6 +50,7 @@ from chalicelib.providers.errors import (
     Transient,
     Unauthorized,
 )
+from chalicelib.providers.services import UNANSWERED
 
 LOT = 20
 STEP = "delete"
@@ -108,6 +109,26 @@ def cancel_delete(context: CherryContext, operation: Operation) -> bool:
     servers = context.servers(definition)
     targets = _resolve(operation, servers, definition)
     return bool(_find(context, operation, targets, servers, definition).living)
+
+
+def restart(context: CherryContext, operation: Operation) -> Outcome:
+    """Reboot the one target, once; raises ProviderError. The vendor says no more than that it has taken the request, so
+    one whose answer was lost counts as taken: a node that stays sick is replaced."""
+    group, targets = operation.spec.group, operation.spec.targets
+    context.bounds(group)
+    number = id_of(targets[0]) if len(targets) == 1 else None
+    if number is None:
+        raise InvalidRequest(f"{group}: a restart is of one server, by its id")
+    definition = context.definition(group)
+    servers = context.servers(definition)
+    living = _find(context, operation, CherryTargets((number,)), servers, definition).living
+    if number not in living:
+        raise NotFound(f"server {number} is gone or being deleted")
+    if control_plane(context.nodes, context.settings.controller_labels, living.values()):
+        raise InvalidRequest(f"server {number} is a node of the control plane")
+    refuse_changed_servers(context.nodes, operation, servers, living)
+    answer = context.requests.send(operation.spec.id, lambda: context.api.reboot(number))
+    return Succeeded({"restarted": number, "group": group, **({} if answer else {"note": UNANSWERED})})
 
 
 class _Removal:

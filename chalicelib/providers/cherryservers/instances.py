@@ -30,18 +30,25 @@ from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.group import InstanceError, InstanceState
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation, RemovalTarget
+from chalicelib.model.timestamps import instant
 from chalicelib.policy.vendors.cherryservers import PROVIDER, CherryBounds, CherrySettings
 from chalicelib.providers.cherryservers.api import CherryApi
-from chalicelib.providers.cherryservers.decoding import CLUSTER_TAG, POOL_TAG, CherryServer, UnreadableServer
+from chalicelib.providers.cherryservers.decoding import (
+    CLUSTER_TAG,
+    DEFINITION_TAG,
+    POOL_TAG,
+    CherryServer,
+    UnreadableServer,
+)
 from chalicelib.providers.cherryservers.definition_reader import Definitions
-from chalicelib.providers.cherryservers.pool_definition import Definition
+from chalicelib.providers.cherryservers.pool_definition import Definition, is_fingerprint
 from chalicelib.providers.cherryservers.tokens import Tokens
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Transient, Unknown
 from chalicelib.providers.node_identity import Identity, N, Seen, nodes, refuse_changed, refuse_joined
-from chalicelib.providers.services import Cache, KubeLists, TtlCache
+from chalicelib.providers.services import Cache, KubeLists, OneTimeRequests, TtlCache
 
 SCHEME = "cherryservers://"
-FAILED = "failed deployment"
+FAILED, RESCUE = "failed deployment", "rescue mode"
 
 _ID = re.compile(r"[1-9][0-9]{0,18}\Z", re.ASCII)
 # State, the required status (empty for any), and the instance state. The first matching row applies. The
@@ -56,7 +63,7 @@ _ROWS: tuple[tuple[str, str, InstanceState], ...] = (
     ("provisioning", "", InstanceState.CREATING),
     ("", "deploying", InstanceState.CREATING),
     ("inactive", "", InstanceState.RUNNING),
-    ("", "rescue mode", InstanceState.RUNNING),
+    ("", RESCUE, InstanceState.RUNNING),
     ("active", "deployed", InstanceState.RUNNING),
     ("active", "allocated", InstanceState.RUNNING),
 )
@@ -118,6 +125,39 @@ def is_leaving(server: CherryServer) -> bool:
     return server_state(server).state is InstanceState.DELETING
 
 
+_LONGEST_NOTICE = 86400.0  # seconds; the vendor gives two minutes
+_LONGEST_OVERDUE = 3600.0  # seconds for which a server that is still listed counts as one that leaves
+
+
+def leaves_at(server: CherryServer, now: float) -> float:
+    """Return when the vendor takes a spot server back, in epoch seconds; 0.0 without a notice. The vendor does not
+    document which field is the notice. That it is termination_date is inferred, so the date counts only for a spot
+    server, and not if it is more than a day ahead or an hour past (docs/providers/cherryservers.md "Spot servers")."""
+    at = instant(server.termination_date) if server.spot_instance else 0.0
+    return at if -_LONGEST_OVERDUE <= at - now <= _LONGEST_NOTICE else 0.0
+
+
+def outdated(server: CherryServer, definition: Definition, fingerprint: str) -> str:
+    """Return in what a server differs from one that would be bought now; "" if in nothing, or if its tag does not say
+    from which definition it was made (docs/providers/cherryservers.md "Drift"). fingerprint: of the definition."""
+    made_from = server.tags.get(DEFINITION_TAG, "")
+    if not is_fingerprint(made_from) or made_from == fingerprint:
+        return ""
+    plan, region = server.plan, server.region
+    rows = (
+        ("plan", plan.slug, definition.plan, {plan.slug, plan.name, str(plan.id)}),
+        ("region", region.slug, definition.region, {region.slug, region.name, str(region.id)}),
+    )
+    differences = [
+        f"{what} {own}, the group's is {wanted}" for what, own, wanted, names in rows if own and wanted not in names
+    ]
+    if server.spot_instance != definition.spot:
+        differences.append(
+            "a spot server, the group's are not" if server.spot_instance else "no spot server, the group's are"
+        )
+    return "; ".join(differences) or "made from another definition of its group"
+
+
 # -- the list
 
 
@@ -169,6 +209,10 @@ class ServerList:
     def lives(self, server: int) -> bool:
         """Whether the server is listed and not being deleted."""
         return server in self.by_id and not self.leaves(self.by_id[server])
+
+    def leaves_at(self, server: CherryServer, now: float) -> float:
+        """Return `leaves_at` of a server; 0.0 for one that Outscaler has deleted, whose date is no notice."""
+        return 0.0 if server.id in self._gone else leaves_at(server, now)
 
     def state(self, server: CherryServer) -> ServerState:
         """Return its state; a recent deletion by Outscaler overrides the list."""
@@ -302,7 +346,8 @@ _TRIES = 3
 
 
 class CherryContext:
-    """open_api and open_gone: by the project's number. nodes: None if the cluster cannot be reached."""
+    """open_api and open_gone: by the project's number. nodes: None if the cluster cannot be reached. requests: makes
+    reboots once per operation. now: epoch seconds."""
 
     def __init__(
         self,
@@ -313,8 +358,10 @@ class CherryContext:
         open_gone: Callable[[int], DeletedServers],
         open_tokens: Callable[[], Tokens],
         nodes: Lister | None,
+        requests: OneTimeRequests,
+        now: Callable[[], float],
     ) -> None:
-        self.settings, self.nodes = settings, nodes
+        self.settings, self.nodes, self.requests, self.now = settings, nodes, requests, now
         self._read_definitions, self._open_api, self._open_gone = read_definitions, open_api, open_gone
         self._open_tokens = open_tokens
 

@@ -15,9 +15,16 @@ from chalicelib.model.timestamps import instant
 from chalicelib.policy.vendors.cherryservers import PROVIDER, CherryBounds
 from chalicelib.providers.base import Observation
 from chalicelib.providers.cherryservers.decoding import CLUSTER_TAG, POOL_TAG, CherryPlan, CherryServer
-from chalicelib.providers.cherryservers.instances import CherryContext, Matching, ServerList, server_state
+from chalicelib.providers.cherryservers.instances import (
+    RESCUE,
+    CherryContext,
+    Matching,
+    ServerList,
+    outdated,
+    server_state,
+)
 from chalicelib.providers.cherryservers.node_template import POOL_LABEL, hourly, make_template, price_unit
-from chalicelib.providers.cherryservers.pool_definition import Definition, labels_pool
+from chalicelib.providers.cherryservers.pool_definition import Definition, fingerprint, labels_pool
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient
 
 _NO_LABEL = (
@@ -96,6 +103,7 @@ class _CherryGroupBuilder:
 
     def __init__(self, context: CherryContext, servers: ServerList, nodes: Sequence[Node], plans: _Plans) -> None:
         self._settings, self._servers, self._plans = context.settings, servers, plans
+        self._now = context.now()
         self._matching = Matching(nodes, servers, context.settings.controller_labels)
         self._reported: set[str] = set()
         self.gaps: list[MissingData] = []
@@ -116,7 +124,8 @@ class _CherryGroupBuilder:
             if doubt := server_state(server).doubt:
                 text = f"server {server.id} has {doubt}, which is not known; it is taken for a running one"
                 self._warn_once(bounds.name, text, doubt)
-        instances = tuple(self._instance(server) for server in members)
+        current = fingerprint(definition)
+        instances = tuple(self._instance(server, definition, current) for server in members)
         plan, unread = self._plans.of(definition.plan)
         template = None if unread else make_template(definition, plan, self._settings.reserve)
         for warning in template.warnings if template is not None else ():
@@ -153,9 +162,10 @@ class _CherryGroupBuilder:
             if price
             else unread or f"plan {definition.plan} has no {price_unit(spot=definition.spot)} price",
             spot=definition.spot,
+            restarts=True,
         )
 
-    def _instance(self, server: CherryServer) -> Instance:
+    def _instance(self, server: CherryServer, definition: Definition, current: str) -> Instance:
         """Build an instance. A server that is a node counts as running, whatever state its deployment reports."""
         state = self._servers.state(server)
         joined = self._matching.node_of(server) is not None
@@ -167,6 +177,9 @@ class _CherryGroupBuilder:
             node=self._matching.name_of(server),
             created=instant(server.created_at),
             claimants=self._matching.claimants(server),
+            leaves_at=self._servers.leaves_at(server, self._now),
+            outdated="" if self._servers.leaves(server) else outdated(server, definition, current),
+            busy=RESCUE if server.status.strip().casefold() == RESCUE else "",
         )
 
     def _warn_once(self, group: str, detail: str, subject: str = "") -> None:

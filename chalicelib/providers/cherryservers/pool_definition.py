@@ -147,6 +147,7 @@ MOST_BYTES = 65536
 
 _ID, _SECRET, _ENDPOINT, _POOL = "BootstrapTokenID", "BootstrapTokenSecret", "APIServerEndpoint", "NodeGroup"
 _SCRIPT_FIELDS = (_ID, _SECRET, _ENDPOINT, _POOL)
+_FINGERPRINT_PREFIX = "v1-"  # changes with what `fingerprint` contains: older tags then prove nothing
 
 
 def needs_token(definition: Definition) -> bool:
@@ -179,6 +180,26 @@ def user_data(definition: Definition, token: Token | None) -> str:
         raise BadInput(_place(definition), problem, "see bootstrapTokenSecret")
     script = _script(definition, token.id, token.secret.reveal()) if token else _script(definition, "", "")
     return base64.b64encode(script).decode("ascii")
+
+
+def fingerprint(definition: Definition) -> str:
+    """Return the value of a new server's tag outscaler-definition: equal for definitions that make equal machines. The
+    host name, the bootstrap token and what only the planner reads do not count. Raises BadInput as check does."""
+    machine = (
+        definition.plan,
+        definition.region,
+        definition.os,
+        definition.spot,
+        definition.os_partition_size,
+        sorted(set(definition.ssh_key_ids)),
+        hashlib.sha256(_script(definition, "", "")).hexdigest(),
+    )
+    return _FINGERPRINT_PREFIX + hashlib.sha256(msgspec.json.encode(machine)).hexdigest()[:16]
+
+
+def is_fingerprint(text: str) -> bool:
+    """Whether a tag's value can be compared with `fingerprint`; another version's, or a person's text, cannot."""
+    return re.fullmatch(_FINGERPRINT_PREFIX + "[0-9a-f]{16}", text) is not None
 
 
 def _script(definition: Definition, token_id: str, token_secret: str) -> bytes:

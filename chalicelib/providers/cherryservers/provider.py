@@ -13,11 +13,11 @@ from chalicelib.providers.base import BaseProvider, Connection, Observation, cha
 from chalicelib.providers.cherryservers import node_groups
 from chalicelib.providers.cherryservers.api import open_api
 from chalicelib.providers.cherryservers.definition_reader import read_definitions
-from chalicelib.providers.cherryservers.delete_nodes import cancel_delete, delete_nodes
+from chalicelib.providers.cherryservers.delete_nodes import cancel_delete, delete_nodes, restart
 from chalicelib.providers.cherryservers.instances import CherryContext, DeletedServers, lister
 from chalicelib.providers.cherryservers.scale_up import decrease_target, has_requested, scale_up
 from chalicelib.providers.cherryservers.tokens import open_tokens
-from chalicelib.providers.services import KubeLists
+from chalicelib.providers.services import KubeLists, OneTimeRequests
 
 
 class CherryServers(BaseProvider[CherryContext]):
@@ -28,6 +28,7 @@ class CherryServers(BaseProvider[CherryContext]):
     poll_scale_up = scale_up
     delete_nodes = change(delete_nodes)
     decrease_target = change(decrease_target)
+    restart = change(restart)
     has_requested = question(has_requested)
     cancel_delete = question(cancel_delete)
 
@@ -51,5 +52,7 @@ def build(connection: Connection) -> CherryServers:
             open_gone=lambda project: DeletedServers(connection.means.cache, project, connection.now),
             open_tokens=lambda: open_tokens(connection, settings),
             nodes=None if connection.kube is None else lister(cast(KubeLists, connection.kube)),
+            requests=OneTimeRequests(connection.means.cache, PROVIDER, connection.now),
+            now=connection.now,
         )
     )

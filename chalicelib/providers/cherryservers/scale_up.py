@@ -30,10 +30,24 @@ import msgspec
 from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.providers.cherryservers.decoding import CLUSTER_TAG, OPERATION_TAG, POOL_TAG, CherryServer, CreateServer
+from chalicelib.providers.cherryservers.decoding import (
+    CLUSTER_TAG,
+    DEFINITION_TAG,
+    OPERATION_TAG,
+    POOL_TAG,
+    CherryServer,
+    CreateServer,
+)
 from chalicelib.providers.cherryservers.instances import CherryContext, ServerList, belongs, control_plane
 from chalicelib.providers.cherryservers.node_template import stock_of
-from chalicelib.providers.cherryservers.pool_definition import Definition, hostname, letters_for, needs_token, user_data
+from chalicelib.providers.cherryservers.pool_definition import (
+    Definition,
+    fingerprint,
+    hostname,
+    letters_for,
+    needs_token,
+    user_data,
+)
 from chalicelib.providers.cherryservers.tokens import Token
 from chalicelib.providers.errors import (
     Conflict,
@@ -451,7 +465,8 @@ class Order:
 
     @property
     def tags(self) -> dict[str, str]:
-        """The tags of each server."""
+        """The tags by which each server is found. That of the definition is not among them: if a server has lost its
+        tags, the definition may have changed since it was ordered."""
         definition = self.definition
         operation_id = self._operation.spec.id
         return {CLUSTER_TAG: definition.cluster_name, POOL_TAG: definition.pool, OPERATION_TAG: operation_id}
@@ -459,6 +474,7 @@ class Order:
     def bodies(self, numbers: Iterable[int], user_data: str) -> tuple[CreateServer, ...]:
         """Return the requests for these servers."""
         definition = self.definition
+        tags = {**self.tags, DEFINITION_TAG: fingerprint(definition)}
         return tuple(
             CreateServer(
                 project_id=definition.project_id,
@@ -468,7 +484,7 @@ class Order:
                 region=definition.region,
                 ssh_keys=definition.ssh_key_ids or None,
                 user_data=user_data,
-                tags=self.tags,
+                tags=tags,
                 os_partition_size=definition.os_partition_size,
                 spot_market=definition.spot,
             )

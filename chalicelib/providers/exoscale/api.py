@@ -145,6 +145,10 @@ class ExoscaleApi:
         """Like evict_pool, for a Nodepool."""
         return self._evict(_nodepool_path(cluster, nodepool), instances)
 
+    def reboot(self, instance: str) -> Work:
+        """Restart an instance; not repeated automatically."""
+        return self._put(f"/instance/{checked(instance, 'instance')}:reboot", None, safe=False)
+
     # -- transport
 
     def _evict(self, path: str, instances: Sequence[str]) -> Work:
@@ -167,10 +171,12 @@ class ExoscaleApi:
             VendorRequest("GET", self._root + path, {"Accept": "application/json"}, params or {}, safe=True)
         )
 
-    def _put(self, path: str, body: dict[str, object], *, safe: bool) -> Work:
-        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+    def _put(self, path: str, body: dict[str, object] | None, *, safe: bool) -> Work:
+        """Send a change and return its operation. body: None for a change that has none."""
+        headers = {"Accept": "application/json"} | ({} if body is None else {"Content-Type": "application/json"})
+        content = b"" if body is None else msgspec.json.encode(body)
         return decoding.read_change(
-            self._rest.send(VendorRequest("PUT", self._root + path, headers, {}, msgspec.json.encode(body), safe))
+            self._rest.send(VendorRequest("PUT", self._root + path, headers, {}, content, safe))
         )
 
 

@@ -44,7 +44,7 @@ class Manager(msgspec.Struct, frozen=True):
 
 
 class ExoscaleInstance(msgspec.Struct, frozen=True, rename="kebab"):
-    """A machine. created_at: ISO 8601; disk_size: GiB."""
+    """A machine. created_at: ISO 8601; disk_size: GiB, 0 in a list, which does not have it."""
 
     id: str
     name: Name = ""
@@ -53,6 +53,7 @@ class ExoscaleInstance(msgspec.Struct, frozen=True, rename="kebab"):
     instance_type: Ref = Ref()
     disk_size: Count = 0
     manager: Manager | None = None
+    template: Ref = Ref()
 
 
 class InstancePool(msgspec.Struct, frozen=True, rename="kebab"):
@@ -88,6 +89,7 @@ class Nodepool(msgspec.Struct, frozen=True, rename="kebab"):
     size: int = 0
     instance_pool: Ref = Ref()
     instance_type: Ref = Ref()
+    template: Ref = Ref()
     disk_size: Count = 0
     kubelet_max_pods: Count = 0
     labels: dict[str, str] | None = None

@@ -1,4 +1,4 @@
-"""Removes machines by id, and lowers the size by machines that were requested and never created.
+"""Removes and restarts machines by id, and lowers the size by machines that were requested and never created.
 
 One eviction removes all remaining targets and lowers the size. Every call first reads the pool and continues from that
 state, so it may be repeated or interrupted at any point:
@@ -31,13 +31,22 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, Outcome, Succeeded
-from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Throttled, Transient
+from chalicelib.providers.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    ProviderError,
+    Throttled,
+    Transient,
+    Unauthorized,
+)
 from chalicelib.providers.exoscale.decoding import ExoscaleInstance, Work
 from chalicelib.providers.exoscale.error_mapping import is_forbidden
 from chalicelib.providers.exoscale.node_groups import least_of
 from chalicelib.providers.exoscale.provider_ids import handle_of, identify, is_id, is_placeholder, placeholder_pool
 from chalicelib.providers.exoscale.scale_up import (
     ENOUGH_LOOKS,
+    FOLLOWING,
     LOOKS,
     WORK,
     ExoscaleContext,
@@ -54,6 +63,7 @@ from chalicelib.providers.exoscale.scale_up import (
 )
 from chalicelib.providers.exoscale.zone import ExoscalePool, is_leaving
 from chalicelib.providers.node_identity import PermanentConflict, Seen, joined_of, refuse_changed, refuse_joined
+from chalicelib.providers.services import UNANSWERED
 
 EVICTED = "evicted"  # data key: the eviction has been accepted
 # Seconds until a removal tries again that has found its pool busy, unless the end of the change wakes it before. The
@@ -317,6 +327,38 @@ def cancel_delete(context: ExoscaleContext, operation: Operation) -> bool:
             raise Conflict(f"{pool.title} shrinks ({pool.states}): who of it stays is not known yet", code="busy")
         return True
     return bool(targets.placeholders) and pool.target >= operation.spec.from_size
+
+
+# -- restart
+
+
+def restart(context: ExoscaleContext, operation: Operation) -> Outcome:
+    """Reboot the one target, once, and follow the vendor's operation; raises ProviderError. A reboot whose answer was
+    lost has no operation that could be followed and counts as done: a node that stays sick is replaced."""
+    targets = read_targets(operation)
+    if len(targets.instances) != 1 or targets.placeholders:
+        raise InvalidRequest(f"{operation.spec.group}: a restart is of one machine")
+    (name,) = targets.instances
+    facts: dict[str, str | int] = {"restarted": name, "group": operation.spec.group}
+    work = known_work(context, operation)
+    if is_pending(work):
+        return poll_later(operation, f"operation {operation.status.data[WORK]} is under way")
+    if work is not None and work.state != "success":
+        return failure(f"{name} could not be restarted", work, {WORK: work.id})
+    if WORK in operation.status.data:  # over, or no longer known to the vendor
+        return Succeeded(facts)
+    pool = context.pool(operation.spec.group)
+    if name not in _targets_to_evict(context, operation, targets, pool) or not _remaining(context, (name,)):
+        raise NotFound(f"{name} is gone or being deleted")
+    _check_nodes(operation, (name,), context.joined() if context.joined is not None else None)
+    try:
+        begun = context.requests.send(operation.spec.id, lambda: context.api.reboot(name).id)
+    except Unauthorized as error:
+        if not is_forbidden(error):
+            raise
+        # one permission is missing, and the key is good for everything else
+        raise InvalidRequest(f"{error.message}; allow reboot-instance to the API key", code=error.code) from None
+    return FOLLOWING.begin({WORK: begun}) if begun else Succeeded({**facts, "note": UNANSWERED})
 
 
 # -- lower size

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 
 import msgspec
@@ -42,6 +43,8 @@ from chalicelib.providers.exoscale.provider_ids import ExoscaleGroupNames, place
 from chalicelib.providers.exoscale.zone import ERROR, INSTANCE_STATES, ExoscalePool, Zone, is_leaving, read_zone
 
 _MOST_PLACEHOLDERS = 1000
+_MOST_FORMER_TYPES = 5  # instance types of members alone that are read, for their names
+_CHANGING = frozenset({"migrating"})  # states in which the vendor works on a machine that stays
 _BROKEN = InstanceError("Unknown", "instance-error", "the machine is in the state error at Exoscale")
 
 
@@ -143,7 +146,39 @@ def _missing_machines(pool: ExoscalePool, zone: Zone) -> int:
     return max(0, min(pool.target, pool.pool.size) - max(len(pool.members), listed, pool.least))
 
 
-def _instances(pool: ExoscalePool, zone: Zone, names: ExoscaleGroupNames, held: str) -> tuple[Instance, ...]:
+def outdated(machine: ExoscaleInstance, pool: ExoscalePool, types: Mapping[str, InstanceType | None]) -> str:
+    """Return in what a machine differs from one that its pool would create now; "" in nothing that is known. types:
+    instance types by id, for their names.
+
+    Pool and Nodepool are described separately. Only what differs from both counts: if a change of the Nodepool never
+    reached its pool, machines would otherwise be replaced by equal ones, again and again."""
+    makers = (pool.pool,) if pool.nodepool is None else (pool.nodepool, pool.pool)
+
+    def named(id_: str) -> str:
+        kind = types.get(id_)
+        return f"{kind.family}.{kind.size}" if kind is not None else id_
+
+    rows = (
+        ("template", machine.template.id, [maker.template.id for maker in makers]),
+        ("instance type", machine.instance_type.id, [maker.instance_type.id for maker in makers]),
+        ("disk", f"{machine.disk_size or ''}", [f"{maker.disk_size or ''}" for maker in makers]),
+    )
+    differences = []
+    for what, own, current in rows:
+        known = [text for text in current if text]
+        if own and known and own.lower() not in {text.lower() for text in known}:
+            unit = " GiB" if what == "disk" else ""
+            differences.append(f"{what} {named(own)}{unit}, the group's is {named(known[0])}{unit}")
+    return "; ".join(differences)
+
+
+def _instances(
+    pool: ExoscalePool,
+    zone: Zone,
+    names: ExoscaleGroupNames,
+    held: str,
+    types: Mapping[str, InstanceType | None],
+) -> tuple[Instance, ...]:
     """Return all machines of the pool by id: those that name the pool, and those that it lists and that are in no
     other. held: why machines that are not nodes must not be deleted, unless the vendor itself reports them as
     broken."""
@@ -152,9 +187,14 @@ def _instances(pool: ExoscalePool, zone: Zone, names: ExoscaleGroupNames, held: 
         machine = zone.instances.get(name)
         if machine is None or machine.manager is None:
             states[name] = "" if machine is None else machine.state
+    machines = {name: zone.instances.get(name, ExoscaleInstance(name)) for name in sorted(states)}
     return tuple(
-        _instance(zone.instances.get(name, ExoscaleInstance(name)), name, state, names, held)
-        for name, state in sorted(states.items())
+        msgspec.structs.replace(
+            _instance(machine, name, states[name], names, held),
+            outdated="" if is_leaving(states[name]) else outdated(machine, pool, types),
+            busy=states[name] if states[name] in _CHANGING else "",
+        )
+        for name, machine in machines.items()
     )
 
 
@@ -388,12 +428,17 @@ class _ExoscaleGroupBuilder:
         self.gaps: list[MissingData] = []
 
     def read_types(self, selections: Sequence[ExoscaleSelection]) -> None:
-        """Read the instance types of all groups."""
+        """Read the instance types of all groups, and a few that only members have."""
         types = sorted({type_of(selection.pool) for selection in selections} - {""})
         try:
             self._types = self._api.instance_types(types) if types else {}
         except ProviderError as error:
             self._types_problem = f"instance types could not be read: {error.error_class}: {error.message}"
+            return
+        members = [machine for selection in selections for machine in self._zone.listed.get(selection.pool.id, ())]
+        former = sorted({machine.instance_type.id for machine in members} - {"", *types})[:_MOST_FORMER_TYPES]
+        with suppress(ProviderError):  # only their names are wanted
+            self._types = {**self._types, **(self._api.instance_types(former) if former else {})}
 
     def build(self, selection: ExoscaleSelection) -> NodeGroup:
         """Build the node group of a pool."""
@@ -402,7 +447,7 @@ class _ExoscaleGroupBuilder:
         if sizes.doubt:
             self.warn(pool.id, sizes.doubt)
         template = make_template(pool, self._types, self._settings.zone, self._settings.reserve, self._types_problem)
-        instances = _instances(pool, self._zone, self._names, selection.held)
+        instances = _instances(pool, self._zone, self._names, selection.held, self._types)
         for warning in (*template.warnings, *sorted({instance.held for instance in instances} - {""})[:1]):
             self.warn(pool.id, warning)
         if missing := _missing_machines(pool, self._zone):
@@ -426,6 +471,8 @@ class _ExoscaleGroupBuilder:
             aliases=pool.aliases,
             discovered=selection.discovered,
             name=pool.name,
+            restarts=True,
+            busy=pool.being_changed,
         )
 
     def unread(self, pool: str, why: str) -> NodeGroup:

@@ -14,13 +14,19 @@ from chalicelib.providers.credential_source import SecretSource, digest
 from chalicelib.providers.exoscale import node_groups
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.credentials import parse_secret, signed
-from chalicelib.providers.exoscale.delete_nodes import cancel_delete, decrease_target, delete_nodes, delete_together
+from chalicelib.providers.exoscale.delete_nodes import (
+    cancel_delete,
+    decrease_target,
+    delete_nodes,
+    delete_together,
+    restart,
+)
 from chalicelib.providers.exoscale.error_mapping import error_for
 from chalicelib.providers.exoscale.scale_up import ExoscaleContext, has_requested, poll_growth, scale_up
 from chalicelib.providers.http import Http
 from chalicelib.providers.node_identity import nodes as cluster_nodes
 from chalicelib.providers.rate_limit import CallBudget, WaitLimit
-from chalicelib.providers.services import KubeLists
+from chalicelib.providers.services import KubeLists, OneTimeRequests
 
 
 def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:
@@ -48,7 +54,8 @@ def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:
 
 class Exoscale(BaseProvider[ExoscaleContext]):
     """The Nodepools and Instance Pools of one zone that belong to the cluster, for one pass. kube: a connection to the
-    workload cluster, over which its nodes are listed anew before a change."""
+    workload cluster, over which its nodes are listed anew before a change. requests: makes reboots once per
+    operation."""
 
     name = PROVIDER
     scale_up = change(scale_up)
@@ -56,12 +63,15 @@ class Exoscale(BaseProvider[ExoscaleContext]):
     delete_nodes = change(delete_nodes)
     delete_together = joint_change(delete_together)
     decrease_target = change(decrease_target)
+    restart = change(restart)
     has_requested = question(has_requested)
     cancel_delete = question(cancel_delete)
 
-    def __init__(self, api: ExoscaleApi, settings: ExoscaleSettings, kube: KubeLists | None = None) -> None:
+    def __init__(
+        self, api: ExoscaleApi, settings: ExoscaleSettings, requests: OneTimeRequests, kube: KubeLists | None = None
+    ) -> None:
         joined = None if kube is None else lambda: cluster_nodes(kube)
-        super().__init__(ExoscaleContext(api, settings, joined))
+        super().__init__(ExoscaleContext(api, settings, requests, joined))
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """Read all groups, with at most four calls, and one per instance type that is not cached."""
@@ -77,4 +87,5 @@ def build(connection: Connection) -> Exoscale:
     """Return a provider for one pass. Sends nothing; raises BadInput for invalid settings."""
     settings = read_settings(connection.settings, connection.groups)
     kube = None if connection.kube is None else cast(KubeLists, connection.kube)
-    return Exoscale(open_api(connection, settings), settings, kube)
+    requests = OneTimeRequests(connection.means.cache, PROVIDER, connection.now)
+    return Exoscale(open_api(connection, settings), settings, requests, kube)

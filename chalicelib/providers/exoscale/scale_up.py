@@ -36,6 +36,7 @@ from chalicelib.providers.exoscale.error_mapping import work_error
 from chalicelib.providers.exoscale.provider_ids import is_id
 from chalicelib.providers.exoscale.zone import ExoscalePool, make_pools
 from chalicelib.providers.node_identity import Seen
+from chalicelib.providers.services import OneTimeRequests
 from chalicelib.providers.sized_group import Polls, check_sizes
 
 WORK = "work"  # key of an operation's data: the vendor's operation
@@ -45,10 +46,12 @@ ENOUGH_LOOKS = 5  # checks of a pool at rest before its numbers are accepted, be
 
 
 class ExoscaleContext(msgspec.Struct, frozen=True):
-    """What all changes need. joined: lists the cluster's current nodes; None if the cluster cannot be reached."""
+    """What all changes need. requests: makes reboots once per operation. joined: lists the cluster's current nodes;
+    None if the cluster cannot be reached."""
 
     api: ExoscaleApi
     settings: ExoscaleSettings
+    requests: OneTimeRequests
     joined: Callable[[], tuple[Seen, ...]] | None = None
 
     def pool(self, group: str) -> ExoscalePool:

@@ -134,11 +134,16 @@ class ExoscalePool(msgspec.Struct, frozen=True):
         return self.pool.state in POOL_BUSY or (self.nodepool is not None and self.nodepool.state in NODEPOOL_BUSY)
 
     @property
+    def being_changed(self) -> str:
+        """That the vendor is changing the pool, for messages; "" if it is not."""
+        return f"{self.title} is being changed ({self.states})" if self.busy else ""
+
+    @property
     def unsettled(self) -> str:
         """Why the pool's numbers are not final: it is being changed, or has more members than its size; "" if they
         are."""
         if self.busy:
-            return f"{self.title} is being changed ({self.states})"
+            return self.being_changed
         surplus = len(self.members) > self.target
         return f"{self.title} still has {len(self.members)} machines and the size {self.target}" if surplus else ""
 

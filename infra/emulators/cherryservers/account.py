@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from infra.emulators.cherryservers.models import (
     ACTIVE,
     DEPLOYED,
+    DEPLOYING,
     FAILED,
     IMAGES,
     KEYS,
@@ -42,6 +43,7 @@ def missing(what: str) -> VendorRefusedError:
 
 TEAM, PROJECT, FOREIGN = 501, 10001, 20002
 CLUSTER, POOL = "k8s-cluster", "k8s-nodepool"
+NOTICE = 120.0  # seconds before a spot server is taken back, as the vendor's page says
 
 
 class CherryCloud:
@@ -84,13 +86,14 @@ class CherryCloud:
         tags: Mapping[str, str] | None = None,
         project: int = PROJECT,
         user_data: str = "",
+        spot: bool = False,
     ) -> CherryServer:
         """Add a server that has been running for long. pool, cluster: its two tags, unless `tags` is given; a server
         without a pool has no tags."""
         with self.lock:
             number = next(self._numbers)
             held = {CLUSTER: cluster, POOL: pool} if pool else {}
-            order = Order(plan, region, hostname, "ubuntu_18_04", user_data=user_data)
+            order = Order(plan, region, hostname, "ubuntu_18_04", user_data=user_data, spot=spot)
             made = CherryServer(
                 number,
                 project,
@@ -119,6 +122,22 @@ class CherryCloud:
         """Remove a server instantly (a spot machine is reclaimed)."""
         with self.lock:
             self._drop(self.servers[server])
+
+    def give_notice(self, server: int, seconds: float = NOTICE) -> None:
+        """Announce that the vendor takes a spot server back: it is terminated after that many seconds."""
+        with self.lock:
+            assert self.servers[server].order.spot, f"server {server} is no spot server"
+            self.servers[server].reclaimed = self.clock() + seconds
+
+    def withdraw_notice(self, server: int) -> None:
+        """Take a notice back: the server stays."""
+        with self.lock:
+            self.servers[server].reclaimed = NEVER
+
+    def sell_out(self, plan: str, region: str = "eu_nord_1") -> None:
+        """Leave nothing of a plan in a region, on the spot market neither; its orders are refused."""
+        with self.lock:
+            self.stock[plan, region] = self.spot_stock[plan, region] = 0
 
     def members(self, pool: str, cluster: str = "ours") -> list[CherryServer]:
         with self.lock:
@@ -180,10 +199,20 @@ class CherryCloud:
         self.servers[number] = made
         return made
 
-    def terminate(self, server: CherryServer) -> None:
+    def act(self, server: CherryServer, action: str) -> None:
+        """Carry out an action on a server. Raises VendorRefusedError for one that is unknown or not emulated, and for a
+        server that is not deployed."""
+        if action != "reboot":
+            raise bad(f"Bad request: type {action} is not valid.")
+        if server.leaving or server.status == DEPLOYING:
+            raise bad("This action is not available while the server is being deployed or terminated.")
+        server.reboots.append(self.clock())
+
+    def terminate(self, server: CherryServer, at: float | None = None) -> None:
+        """Delete a server. at: when that began, now by default."""
         if server.leaving:
             return
-        now = self.clock()
+        now = self.clock() if at is None else at
         server.before, server.hidden = (server.state, server.status), now + self.delete_lag
         server.state, server.gone = TERMINATING, now + self.times.terminate
 
@@ -214,15 +243,17 @@ class CherryCloud:
         with self.lock:
             now = self.clock()
             for server in list(self.servers.values()):
+                if server.reclaimed <= now:
+                    self.terminate(server, server.reclaimed)
                 if server.gone <= now:
                     self._drop(server)
-                elif server.deployed <= now and server.status == "deploying" and not server.leaving:
+                elif server.deployed <= now and server.status == DEPLOYING and not server.leaving:
                     server.state, server.status = (
                         (server.fate.state, FAILED) if server.fate.fails else (ACTIVE, DEPLOYED)
                     )
                 elif (
                     server.state == "pending"
-                    and server.status == "deploying"
+                    and server.status == DEPLOYING
                     and now - server.created >= self.times.accept
                 ):
                     server.state = PROVISIONING

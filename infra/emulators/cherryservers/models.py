@@ -112,7 +112,8 @@ class Order(msgspec.Struct, frozen=True):
 @dataclass(slots=True)
 class CherryServer:
     """A server. deployed: when it was, or will be, deployed. listed: when lists begin to show it. gone: when it no
-    longer exists. hidden: until when lists show `before`, its state before the deletion."""
+    longer exists. hidden: until when lists show `before`, its state before the deletion. reclaimed: when the vendor
+    takes a spot server back. reboots: times of accepted reboots."""
 
     id: int
     project: int
@@ -131,6 +132,8 @@ class CherryServer:
     fate: CherryProvisioningFate = field(default_factory=CherryProvisioningFate)
     bgp: bool = False
     volume: bool = False
+    reclaimed: float = NEVER
+    reboots: list[float] = field(default_factory=list)
 
     @property
     def leaving(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from infra.emulators.cherryservers.account import CherryCloud
-from infra.emulators.cherryservers.models import IMAGES, CherryPlan, CherryServer, Region, SshKey
+from infra.emulators.cherryservers.models import IMAGES, NEVER, CherryPlan, CherryServer, Region, SshKey
 
 Json = dict[str, Any]
 PASSWORD = "example-root-password-0000"
@@ -157,7 +157,7 @@ class Servers:
             "plan": self._plans[plan.slug],
             "pricing": self._prices[plan.slug],
             "created_at": stamp(server.created),
-            "termination_date": "None",
+            "termination_date": "None" if server.reclaimed == NEVER else stamp(server.reclaimed),
             "username": "root",
             "password": PASSWORD,
             "ip_addresses": [

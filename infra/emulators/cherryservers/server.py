@@ -38,7 +38,7 @@ from infra.emulators.vendor_common.fault_injection import (
 from infra.emulators.vendor_common.http_messages import Answer, Incoming, spoilt
 from infra.emulators.vendor_common.server import VendorServer
 
-WRITES = frozenset({"create_server", "update_server", "delete_server"})
+WRITES = frozenset({"create_server", "update_server", "delete_server", "act_on_server"})
 RETRY_AFTER = 7
 LIMIT = (4, 1.0)
 OVER_LIMIT = VendorRefusal(429, "Too many requests.")
@@ -186,6 +186,7 @@ class CherryHandlers:
             ("GET", r"/servers/(\d+)", "get_server", self._get_server),
             ("PUT", r"/servers/(\d+)", "update_server", self._update_server),
             ("DELETE", r"/servers/(\d+)", "delete_server", self._delete_server),
+            ("POST", r"/servers/(\d+)/actions", "act_on_server", self._act_on_server),
             ("GET", "/plans", "list_plans", self._list_plans),
             ("GET", rf"/plans/{any_name}", "get_plan", self._get_plan),
             ("GET", rf"/plans/{any_name}/images", "list_images", self._list_images),
@@ -257,6 +258,11 @@ class CherryHandlers:
         server = self._server(asked)
         self._cloud.terminate(server)
         return Told(204)
+
+    def _act_on_server(self, asked: CherryRequest) -> Told:
+        server = self._server(asked)
+        self._cloud.act(server, _text(asked.json().get("type", ""), "type"))
+        return Told(201, serializers.Servers(self._cloud).whole(server))
 
     def _server(self, asked: CherryRequest) -> CherryServer:
         found = self._cloud.servers.get(int(asked.names[0]))

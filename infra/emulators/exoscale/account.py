@@ -16,6 +16,7 @@ from infra.emulators.exoscale.models import (
     LEAVING,
     RUNNING,
     STARTING,
+    UNAVAILABLE,
     Ending,
     ExoscaleCluster,
     ExoscaleDurations,
@@ -65,7 +66,8 @@ class Zone:
     scaling beyond the limit is refused at once instead of failing later. size_at_once: a pool shows the new size when
     it is requested instead of when the operation is done. heals: seconds after which SKS retries to create missing
     instances, repeatedly; None for never. shows_leaving: instances being deleted are still listed as members.
-    empties_pools: a standalone pool can be scaled to 0 (the API document requires a positive size).
+    empties_pools: a standalone pool can be scaled to 0 (the API document requires a positive size). sold_out: instance
+    types of which none can be created, as `family.size`. reboot_endings: of the next restarts.
     """
 
     def __init__(self, clock: Callable[[], float], *, name: str = ZONE, times: ExoscaleDurations | None = None) -> None:
@@ -79,7 +81,9 @@ class Zone:
         self.limit, self.other_usage = 500, 0
         self.refuses_quota = self.size_at_once = self.shows_leaving = True
         self.empties_pools = False
+        self.sold_out: set[str] = set()
         self.heals: float | None = None
+        self.reboot_endings: list[Ending] = []
         self.agenda: Agenda[Zone] = Agenda()
         self._counts = {kind: itertools.count(1) for kind in _NUMBERS}
 
@@ -160,6 +164,21 @@ class Zone:
             self.vms[vm.id] = vm
             return vm.id
 
+    def update_pool(
+        self,
+        pool: str,
+        *,
+        template: str = "",
+        type: str = "",  # noqa: A002  # the vendor's word
+        disk: int = 0,
+    ) -> None:
+        """Change what a pool, and its Nodepool, creates from now on; its members stay as they are."""
+        with self.lock:
+            updated = self.pools[pool]
+            updated.template = template or updated.template
+            updated.kind = self.kind(type) if type else updated.kind
+            updated.disk = disk or updated.disk
+
     def set_state(self, id_: str, state: str) -> None:
         """Set the state of an instance, or of a pool ("": computed from its activity)."""
         with self.lock:
@@ -219,6 +238,7 @@ class Zone:
             at,
             number,
             fate=fate,
+            template=pool.template,
         )
         self.vms[vm.id] = pool.members[vm.id] = vm
         return vm
@@ -254,6 +274,8 @@ def grow(zone: Zone, pool: ExoscalePool, work: Work | None, count: int, at: floa
     """Request instances. The reason for unavailable ones is reported at the end of the operation."""
     for _ in range(count):
         fate = pool.fates.pop(0) if pool.fates else None
+        if fate is None and pool.kind.name in zone.sold_out:
+            fate = UNAVAILABLE
         if fate is None and zone.free() == 0:
             fate = NO_QUOTA
         if fate is not None and work is not None:
@@ -351,6 +373,20 @@ class ExoscaleMutations:
             raise VendorRefusedError(400, "an instance pool keeps at least one instance")
         return self._carry_out(pool, size, 0, victims)
 
+    def reboot(self, vm: Vm) -> Work:
+        """Restart an instance that runs."""
+        if vm.state != RUNNING:
+            raise VendorRefusedError(409, f"The instance {vm.id} is {vm.state}")
+        zone, now = self._zone, self._zone.clock()
+        ending = zone.reboot_endings.pop(0) if zone.reboot_endings else None
+        about = ("get-instance", vm.id, f"/v2/instance/{vm.id}")
+        work = Work(zone.number("work"), "", *about, now, 0, grows=False, ending=ending)
+        zone.works[work.id] = work
+        if ending is None or ending.done:
+            vm.reboots.append(now)
+        self._end_later(work, now)
+        return work
+
     def _check(self, pool: ExoscalePool) -> None:
         if pool.state_now in BUSY:
             raise VendorRefusedError(409, f"The instance pool {pool.id} is busy: {pool.state_now}")
@@ -365,11 +401,14 @@ class ExoscaleMutations:
                 pool.size = size
             grow(zone, pool, work, missing, now)
             leave(zone, victims, now)
-        if zone.times.operation:
-            zone.agenda.plan(now + zone.times.operation, finish, work.id)
-        else:
-            finish(zone, work.id, now)
+        self._end_later(work, now)
         return work
+
+    def _end_later(self, work: Work, now: float) -> None:
+        if self._zone.times.operation:
+            self._zone.agenda.plan(now + self._zone.times.operation, finish, work.id)
+        else:
+            finish(self._zone, work.id, now)
 
     def _new(self, pool: ExoscalePool, size: int, now: float, *, grows: bool, ending: Ending | None) -> Work:
         about = ("get-instance-pool", pool.id, f"/v2/instance-pool/{pool.id}")

@@ -69,7 +69,7 @@ class Kind(msgspec.Struct, frozen=True):
 @dataclass(slots=True)
 class Vm:
     """An instance. pool: its pool's id, "" without a pool. served: time since when it has been running, infinity
-    before."""
+    before. reboots: times of its restarts."""
 
     id: str
     name: str
@@ -81,6 +81,8 @@ class Vm:
     number: int
     served: float = float("inf")
     fate: ExoscaleProvisioningFate | None = None
+    template: str = ""
+    reboots: list[float] = field(default_factory=list)
 
     @property
     def leaves(self) -> bool:
@@ -89,7 +91,8 @@ class Vm:
 
 @dataclass(slots=True)
 class Work:
-    """An asynchronous operation. command, subject, link: what it refers to. size: of the pool when it is done."""
+    """An asynchronous operation. pool: "" for one of an instance alone. command, subject, link: what it refers to.
+    size: of the pool when it is done."""
 
     id: str
     pool: str

@@ -27,7 +27,7 @@ def listed(vm: Vm) -> Json:
             "state": vm.state,
             "created-at": _time(vm.created),
             "instance-type": {"id": vm.kind.id},
-            "template": {"id": "17000000-0000-4000-8000-000000000001"},
+            "template": {"id": vm.template or "17000000-0000-4000-8000-000000000001"},
             "public-ip": f"192.0.2.{vm.number % 250 + 1}",
             "public-ip-assignment": "inet4",
             "manager": {"id": vm.pool, "type": "instance-pool"} if vm.pool else None,

@@ -33,13 +33,20 @@ from infra.emulators.vendor_common.server import VendorServer
 
 ROOT = "/v2"
 WRITES = frozenset(
-    {"scale-instance-pool", "evict-instance-pool-members", "scale-sks-nodepool", "evict-sks-nodepool-members"}
+    {
+        "scale-instance-pool",
+        "evict-instance-pool-members",
+        "scale-sks-nodepool",
+        "evict-sks-nodepool-members",
+        "reboot-instance",
+    }
 )
 _NODEPOOL = "/sks-cluster/{id}/nodepool/{sks-nodepool-id}"
 _PATHS = (
     ("GET", "/zone", "list-zones"),
     ("GET", "/instance", "list-instances"),
     ("GET", "/instance/{id}", "get-instance"),
+    ("PUT", "/instance/{id}:reboot", "reboot-instance"),
     ("GET", "/instance-pool", "list-instance-pools"),
     ("GET", "/instance-pool/{id}", "get-instance-pool"),
     ("PUT", "/instance-pool/{id}:scale", "scale-instance-pool"),
@@ -119,6 +126,7 @@ class ExoscaleHandlers:
             "list-zones": self._zones,
             "list-instances": self._instances,
             "get-instance": lambda asked: serializers.instance(_found(zone.vms, asked, "Instance")),
+            "reboot-instance": lambda asked: serializers.work(self._orders.reboot(_found(zone.vms, asked, "Instance"))),
             "list-instance-pools": self._pools,
             "get-instance-pool": lambda asked: serializers.pool(_found(zone.pools, asked, "Instance Pool"), zone),
             "scale-instance-pool": lambda asked: self._scale(self._own(asked), asked),

@@ -131,6 +131,42 @@ def test_cherry_emulator_spot_servers_have_separate_stock_and_may_vanish(bed: Em
     assert bed.refusal("GET", f"/servers/{server}")[0] == 404
 
 
+def test_cherry_emulator_spot_server_shows_its_notice_and_ends_at_that_time(bed: EmulatorClient) -> None:
+    server, plain = buy(bed, spot_market=True), buy(bed, hostname="plain")
+    bed.after(200.0)
+    bed.cloud.give_notice(server)
+    shown = {row["id"]: row["termination_date"] for row in bed.json("GET", SERVERS)}
+    assert shown == {server: "2027-01-15T08:05:20+00:00", plain: "None"}
+    bed.after(119.0)
+    assert said(bed, server)[0] == "active"
+    bed.after(1.0)
+    assert said(bed, server)[0] == "terminating"
+    bed.after(10.0)
+    assert list(in_list(bed)) == [plain]
+    with pytest.raises(AssertionError, match="no spot server"):
+        bed.cloud.give_notice(plain)
+
+
+def test_cherry_emulator_sold_out_plan_is_refused_on_both_markets(bed: EmulatorClient) -> None:
+    bed.cloud.sell_out("e5_1620v4")
+    for spot in (True, False):
+        status, text = bed.refusal("POST", SERVERS, {**ORDER, "spot_market": spot})
+        assert (status, "stock" in text) == (400, True)
+    buy(bed, region="eu_west_1")
+
+
+def test_cherry_emulator_reboots_only_deployed_servers(bed: EmulatorClient) -> None:
+    server = buy(bed)
+    actions, reboot = f"/servers/{server}/actions", {"type": "reboot"}
+    assert bed.refusal("POST", actions, reboot)[0] == 400
+    bed.after(200.0)
+    assert bed.ask("POST", actions, reboot).status == 201
+    for body in ({"type": "explode"}, {"type": 1}, {}):
+        assert bed.refusal("POST", actions, body)[0] == 400
+    assert bed.refusal("POST", "/servers/9/actions", reboot)[0] == 404
+    assert bed.cloud.servers[server].reboots == [bed.clock()]
+
+
 def test_cherry_emulator_credit_and_quota_can_be_exhausted(bed: EmulatorClient) -> None:
     bed.cloud.credit = 1
     buy(bed)

@@ -46,7 +46,12 @@ def test_cherry_order_contains_exactly_the_fields_of_the_definition(bench: Cherr
         "ip_addresses": None,
         "os_partition_size": 60,
         "user_data": base64.b64encode(script.encode()).decode(),
-        "tags": {"k8s-cluster": "ours", "k8s-nodepool": "pool3", "outscaler-operation": "op-0123456789abcdef"},
+        "tags": {
+            "k8s-cluster": "ours",
+            "k8s-nodepool": "pool3",
+            "outscaler-operation": "op-0123456789abcdef",
+            "outscaler-definition": made.tags["outscaler-definition"],
+        },
     }
     assert made.hostname.startswith("k8s-ours-pool3-")
 

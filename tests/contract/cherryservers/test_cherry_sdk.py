@@ -82,6 +82,15 @@ def test_cherry_sdk_creates_reads_and_terminates_a_server(bed: Any) -> None:
     assert bed.client.get_server(made["id"]) == {"code": 404, "message": "Server not found."}
 
 
+def test_cherry_sdk_reboots_a_server_and_reads_why_another_cannot_be(bed: Any) -> None:
+    server = bed.cloud.add_server("workers")
+    assert bed.client.reboot_server(server.id)["state"] == "active"
+    assert server.reboots == [bed.cloud.clock()]
+    bed.cloud.terminate(server)
+    assert bed.client.reboot_server(server.id)["code"] == 400
+    assert len(server.reboots) == 1
+
+
 def test_cherry_sdk_reads_the_reason_of_a_refused_order(bed: Any) -> None:
     bed.cloud.stock["e5_1620v4", "eu_west_1"] = 0
     said = bed.client.create_server(PROJECT, "eu_west_1", "e5_1620v4", hostname="none")

@@ -44,6 +44,32 @@ def test_exoscale_emulator_lists_omit_empty_fields(desk: ZoneClient) -> None:
     assert [each["name"] for each in cluster["nodepools"]] == ["web"]
 
 
+def test_exoscale_emulator_updated_pool_changes_new_members_only(desk: ZoneClient) -> None:
+    web, path = _web(desk, size=1)
+    desk.zone.update_pool(web.pool.id, template=UNKNOWN_ID, type="standard.large", disk=80)
+    (new,) = desk.zone.add_members(web.pool.id, 1)
+    shown = desk.ask("GET", path)
+    assert (shown["template"]["id"], shown["disk-size"]) == (UNKNOWN_ID, 80)
+    members = [desk.ask("GET", f"/instance/{name}") for name in web.pool.members]
+    assert [each["template"]["id"] == UNKNOWN_ID for each in members] == [False, True]
+    assert [each["disk-size"] for each in members] == [50, 80]
+    assert members[1]["id"] == new
+    assert members[1]["instance-type"] == shown["instance-type"] != members[0]["instance-type"]
+
+
+def test_exoscale_emulator_reboots_a_running_instance_in_an_operation(desk: ZoneClient) -> None:
+    web, _ = _web(desk, size=1)
+    (name,) = web.pool.members
+    begun = desk.ask("PUT", f"/instance/{name}:reboot")
+    assert (begun["state"], begun["reference"]["command"]) == ("pending", "get-instance")
+    desk.after(60.0)
+    assert desk.ask("GET", f"/operation/{begun['id']}")["state"] == "success"
+    desk.zone.set_state(name, "stopped")
+    desk.ask("PUT", f"/instance/{name}:reboot", status=409)
+    desk.ask("PUT", f"/instance/{UNKNOWN_ID}:reboot", status=404)
+    assert len(web.pool.members[name].reboots) == 1
+
+
 def test_exoscale_emulator_nodepool_shows_labels_taints_and_pods(desk: ZoneClient) -> None:
     cluster = desk.zone.add_cluster("prod")
     made = desk.zone.add_nodepool(

@@ -28,6 +28,7 @@ OURS = {"iam-sks": False, "iam-instance-pool": True}  # policy -> whether it is 
 UPSTREAMS = {f"{name}-as-upstream": standalone for name, standalone in OURS.items()}
 # Operations that are used if allowed and replaced if the key lacks them.
 BULK = {"list-instances", "list-instance-pools", "get-instance-type"}
+OPTIONAL = BULK | {"get-quota", "reboot-instance"}  # without which all others do their work
 
 
 def rules(name: str) -> list[dict[str, str]]:
@@ -72,6 +73,7 @@ def everything(bench: ExoscaleBench) -> list[LoggedOperation]:
         Succeeded,
     )
     first, second = bench.machines(group)[:2]
+    drive(bench, order(bench, OperationKind.RESTART_NODE, group, 3, 3, first, op="r-0123456789abcdef"))
     operation = order(bench, OperationKind.DELETE_NODES, group, 3, 1, first, second, op="d-0123456789abcdef")
     bench.zone.vanish(second)
     assert isinstance(drive(bench, operation), Succeeded)
@@ -102,7 +104,7 @@ def test_exoscale_role_lists_exactly_the_used_operations_and_suffices(named: str
 
 @pytest.mark.parametrize(
     ("name", "missing"),
-    [(name, each) for name in sorted(OURS) for each in sorted(operations(name) - BULK - {"get-quota"})],
+    [(name, each) for name in sorted(OURS) for each in sorted(operations(name) - OPTIONAL)],
 )
 def test_exoscale_each_operation_of_a_role_is_needed(name: str, missing: str) -> None:
     with bench_with(name, standalone=OURS[name], fewer=missing) as bench:
@@ -111,9 +113,7 @@ def test_exoscale_each_operation_of_a_role_is_needed(name: str, missing: str) ->
         assert missing in denied(bench.server.log)
 
 
-@pytest.mark.parametrize(
-    ("name", "missing"), [(name, each) for name in sorted(OURS) for each in sorted(BULK | {"get-quota"})]
-)
+@pytest.mark.parametrize(("name", "missing"), [(name, each) for name in sorted(OURS) for each in sorted(OPTIONAL)])
 def test_exoscale_refusal_of_an_optional_operation_stops_nothing(name: str, missing: str) -> None:
     with bench_with(name, standalone=OURS[name], fewer=missing) as bench:
         assert denied(everything(bench)) - {"list-sks-clusters"} == {missing}
@@ -123,7 +123,7 @@ def test_exoscale_refusal_of_an_optional_operation_stops_nothing(name: str, miss
 def test_exoscale_key_with_upstreams_operations_reads_and_scales(name: str) -> None:
     with bench_with(name, standalone=UPSTREAMS[name]) as bench:
         calls = everything(bench)
-        assert denied(calls) <= BULK | {"list-sks-clusters"}
+        assert denied(calls) <= BULK | {"list-sks-clusters", "reboot-instance"}
         assert denied(calls)
         assert {call.operation for call in calls if call.status == 200} <= operations(name)
 
@@ -137,13 +137,14 @@ def test_exoscale_document_defines_every_operation_of_a_role(name: str) -> None:
 def test_exoscale_role_separates_reads_from_changes() -> None:
     for name in (*OURS, *UPSTREAMS):
         reads, changes = (rule["expression"] for rule in rules(name))
-        assert not re.search(r"scale-|evict-", reads)
+        assert not re.search(r"scale-|evict-|reboot-", reads)
         assert not re.search(r"'(get|list)-", changes)
 
 
-def test_exoscale_role_equals_upstreams_operations_plus_complete_lists() -> None:
+def test_exoscale_role_equals_upstreams_operations_plus_complete_lists_and_restarts() -> None:
+    assert len(OURS) == 2
     for name in OURS:
-        assert operations(name) - operations(f"{name}-as-upstream") == BULK
+        assert operations(name) - operations(f"{name}-as-upstream") == BULK | {"reboot-instance"}
 
 
 @pytest.mark.parametrize("name", sorted(OURS))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Self
+from typing import Self, cast
 
 import msgspec
 
@@ -15,6 +15,8 @@ from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.timestamps import format_time
 from chalicelib.providers import registry
 from chalicelib.providers.base import Connection, Provider
+from chalicelib.providers.cherryservers.pool_definition import fingerprint
+from chalicelib.providers.cherryservers.provider import CherryServers
 from chalicelib.providers.services import ProviderServices, RateLimit, RateLimiter
 from chalicelib.snapshot import api_types
 from chalicelib.snapshot.node_decoding import node_from_wire
@@ -210,6 +212,30 @@ class CherryBench:
         if cluster == "ours":
             self.bind(name, least, most)
         return name
+
+    def add_spot_group(self, name: str, *, size: int = 0, least: int = 0, cluster: str = "ours") -> str:
+        """See NodeLifeFixture."""
+        self.pools[name] = {"spot-market": "true"}
+        for _ in range(size):
+            self.cloud.add_server(name, cluster=cluster, spot=True)
+        return self.add_group(name, least=least, cluster=cluster)
+
+    def interrupt(self, machine: str) -> float:
+        """See NodeLifeFixture."""
+        self.cloud.give_notice(int(machine))
+        return self.cloud.servers[int(machine)].reclaimed
+
+    def redefine(self, group: str) -> None:
+        """See NodeLifeFixture. The servers that the pool has bear the tag of the definition from which they were
+        ordered."""
+        made_from = fingerprint(cast(CherryServers, self.provider()).context.definition(group))
+        for server in self.cloud.members(group):
+            server.tags["outscaler-definition"] = made_from
+        self.pools[group] = {**self.pools.get(group, {}), "plan": "e3_1240v3"}
+
+    def reboots(self, machine: str) -> int:
+        """See NodeLifeFixture."""
+        return len(self.cloud.servers[int(machine)].reboots)
 
     def bind(self, group: str, least: int, most: int) -> None:
         """Adds a pool to the policy, with these bounds."""

@@ -13,17 +13,18 @@ from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers import registry
 from chalicelib.providers.base import Connection, Provider
-from chalicelib.providers.services import Cache, NullCache, ProviderServices
+from chalicelib.providers.services import Cache, ProviderServices
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.controllers.clock import ManualClock
-from infra.emulators.exoscale.account import ZONE, Zone
+from infra.emulators.exoscale.account import ZONE, ExoscaleMutations, Zone, example_id
 from infra.emulators.exoscale.attached_account import ExoscaleRegistrationOptions, joined, node_object
 from infra.emulators.exoscale.models import NOT_STARTING, UNAVAILABLE, ExoscaleDurations, ExoscalePool, Nodepool
 from infra.emulators.exoscale.server import ExoscaleServer
 from infra.emulators.vendor_common.dispatcher import LoggedOperation
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.exoscale.openapi_document import checker
+from tests.contract.provider_fixtures.cherryservers import MemoryCache
 from tests.contract.provider_fixtures.workload import Workload, ready_node
 from tests.contract.suite.kubelets import Kubelets
 from tests.contract.suite.provider_fixture import Misfortune, Trouble
@@ -46,6 +47,15 @@ _FAULTS = {
     Trouble.LOST_ANSWER: VendorFault.LOST_ANSWER,
 }
 _FATES = {Misfortune.OUT_OF_STOCK: UNAVAILABLE, Misfortune.NEVER_COMES: NOT_STARTING}
+
+
+class OneTimeCache(MemoryCache):
+    """Keeps what a restart must not forget, and no answers to reads: every observation makes all of its calls."""
+
+    def put(self, key: str, value: bytes, seconds: float) -> None:
+        """See services.Cache."""
+        if "/once/" in key:
+            super().put(key, value, seconds)
 
 
 class ExoscaleBench:
@@ -78,7 +88,7 @@ class ExoscaleBench:
         self.checker = checker()
         self.server.front.watches.append(self.checker.watch)
         self.settings: dict[str, str] = {}
-        self.shared_cache: Cache = NullCache()
+        self.shared_cache: Cache = OneTimeCache(self.clock)
         self._standalone, self._operations, self._theirs = standalone, operations, set[str]()
         self._bounds: dict[str, GroupPolicy] = {}
         self._clusters: dict[str, str] = {}
@@ -143,6 +153,19 @@ class ExoscaleBench:
         if held is None or len(self.zone.clusters[held].nodepools) >= MOST_NODEPOOLS:
             held = self._clusters[cluster] = self.zone.add_cluster(cluster).id
         return self.zone.add_nodepool(held, name, size=size, type=type)
+
+    def redefine(self, group: str) -> None:
+        """See NodeLifeFixture."""
+        self.zone.update_pool(group, template=example_id("template", 2))
+
+    def occupy(self, group: str) -> None:
+        """SKS works on the pool, to the size that it has."""
+        pool = self.pool(group)
+        ExoscaleMutations(self.zone).scale(pool, pool.size)
+
+    def reboots(self, machine: str) -> int:
+        """See NodeLifeFixture."""
+        return len(self.zone.vms[machine].reboots)
 
     def bind(self, group: str, least: int, most: int) -> None:
         """Adds a group to the policy, with these bounds."""

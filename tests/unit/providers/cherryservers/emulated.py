@@ -59,9 +59,9 @@ class EmulatedCloud(CherryBench):
         self._slept += seconds
         self.clock.advance(seconds)
 
-    def add(self, size: int = 1, pool: str = POOL, **fields: Any) -> list[int]:
+    def add(self, size: int = 1, pool: str = POOL, *, spot: bool = False, **fields: Any) -> list[int]:
         """Adds running servers. fields: what the vendor's answers say of them."""
-        numbers = [self.cloud.add_server(pool).id for _ in range(size)]
+        numbers = [self.cloud.add_server(pool, spot=spot).id for _ in range(size)]
         self.answers |= {number: fields for number in numbers if fields}
         return numbers
 
@@ -81,14 +81,15 @@ class EmulatedCloud(CherryBench):
 
     @property
     def requests(self) -> list[str]:
-        """All requests, as `servers`, `server 1000`, `plan NAME`, `create HOSTNAME`, `tag 1000`, `delete 1000`."""
+        """All requests, as `servers`, `server 1000`, `plan NAME`, `create HOSTNAME`, `tag 1000`, `delete 1000`,
+        `reboot 1000`."""
         return [_word(request) for request in self.server.requests]
 
     def posts(self) -> list[str]:
         return [request for request in self.requests if request.startswith("create")]
 
     def changes(self) -> list[str]:
-        return [request for request in self.requests if request.startswith(("create", "delete", "tag"))]
+        return [request for request in self.requests if request.startswith(("create", "delete", "tag", "reboot"))]
 
     @property
     def deleted(self) -> list[int]:
@@ -157,6 +158,8 @@ def _objects(nodes: Sequence[tuple[str, str, dict[str, str]]] | Exception) -> li
 def _word(request: Incoming) -> str:
     if request.path == SERVERS:
         return "servers" if request.method == "GET" else f"create {json.loads(request.body)['hostname']}"
+    if request.path.endswith("/actions"):
+        return f"{json.loads(request.body)['type']} {request.path.split('/')[-2]}"
     name = request.path.rpartition("/")[2]
     return f"plan {name}" if "/plans/" in request.path else f"{_WORDS[request.method]} {name}"
 

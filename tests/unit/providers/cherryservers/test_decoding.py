@@ -73,7 +73,7 @@ NAMES = {
     "ErrorResponse": "CherryRefusal",
 }
 TYPES = {
-    "Server": "id name hostname region state plan tags created_at status",
+    "Server": "id name hostname region state plan tags created_at status spot_instance termination_date",
     "CreateServer": "project_id plan hostname image region ssh_keys ip_addresses user_data tags spot_market "
     "os_partition_size",
     "Plan": "id slug name custom specs pricing available_regions type category title href",

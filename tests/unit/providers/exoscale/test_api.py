@@ -22,6 +22,7 @@ from chalicelib.providers.errors import (
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.decoding import NO_SIZE, ExoscaleInstance, ExoscaleTaint, Manager, Quota, Ref
 from chalicelib.providers.exoscale.error_mapping import is_forbidden
+from infra.emulators.exoscale.account import example_id
 from infra.emulators.vendor_common.http_messages import NO_ANSWER, Answer, scripted
 from tests.cases import each_row
 from tests.unit.providers.emulated import KeptCache, RecordedLimits, RotatedSecrets
@@ -64,6 +65,7 @@ CALLS: dict[str, tuple[str, Callable[[ExoscaleApi], object], object]] = {
         lambda api: api.evict_nodepool(CLUSTER, NODEPOOL, [TWO]),
         BEGUN,
     ),
+    "reboot": (f"PUT /v2/instance/{ONE}:reboot", lambda api: api.reboot(ONE), BEGUN),
 }
 READS = [name for name, (line, _, _) in CALLS.items() if line.startswith("GET")]
 CHANGES = [name for name in CALLS if name not in READS]
@@ -93,7 +95,8 @@ def test_exoscale_api_each_call_is_one_signed_request_to_its_url(name: str) -> N
     assert f"{request.method} {request.path}" == line
     assert request.headers["authorization"].startswith("EXO2-HMAC-SHA256 ")
     assert dict(request.query()) == ({"manager-type": "instance-pool"} if name == "instances" else {})
-    assert request.headers.get("content-type") == ("application/json" if name in CHANGES else None)
+    assert request.headers.get("content-type") == ("application/json" if request.body else None)
+    assert bool(request.body) == (name in CHANGES and name != "reboot")
 
 
 @each_row(
@@ -117,7 +120,14 @@ def test_exoscale_api_objects_are_decoded_completely() -> None:
 
     assert answered("instances") == (
         ExoscaleInstance(
-            ONE, "pool-0001-00001", "running", "2026-01-15T08:30:00Z", Ref(TYPE), 50, Manager(POOL, "instance-pool")
+            ONE,
+            "pool-0001-00001",
+            "running",
+            "2026-01-15T08:30:00Z",
+            Ref(TYPE),
+            50,
+            Manager(POOL, "instance-pool"),
+            Ref(example_id("template", 1)),
         ),
     )
     [pool] = answered("pools")

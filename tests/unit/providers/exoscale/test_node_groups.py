@@ -336,3 +336,39 @@ def test_exoscale_machine_without_an_id_makes_only_its_possible_pools_uncertain(
     zone.server.reply(r"GET /v2/instance\?", scripted(200, {"instances": [*machines, odd]}))
     errors = {name: group.error for name, group in zone.groups().items()}
     assert {name for name, error in errors.items() if "cannot be understood" in error} == uncertain
+
+
+NEW = example_id("template", 2)
+
+
+@each_row(
+    "pool, nodepool, machine, outdated",
+    [
+        ({}, {"template": {"id": NEW}}, {}, False),  # the change has not reached the pool: new members would be equal
+        ({"template": {"id": NEW}}, {}, {}, False),
+        ({"template": {"id": NEW}}, {"template": {"id": NEW}}, {}, True),
+        ({"template": None}, {"template": {"id": NEW}}, {}, True),
+        ({"template": None}, {"template": None}, {}, False),
+        ({"template": {"id": NEW}}, {"template": {"id": NEW}}, {"template": None}, False),
+        ({"template": {"id": NEW}}, {"template": {"id": NEW}}, {"template": {"id": NEW.upper()}}, False),
+        ({"template": {"id": NEW}}, {"template": {"id": NEW}}, {"template": "odd"}, False),
+    ],
+)
+def test_exoscale_member_is_outdated_only_if_it_differs_from_pool_and_nodepool(
+    pool: dict[str, Any], nodepool: dict[str, Any], machine: dict[str, Any], outdated: bool
+) -> None:
+    zone = sks(1)
+    zone.answers = {A: pool, _nodepool(zone): nodepool, zone.machines(A)[0]: machine}
+    (instance,) = zone.groups()[A].instances
+    assert bool(instance.outdated) is outdated
+
+
+def test_exoscale_former_type_that_cannot_be_read_is_named_by_its_id() -> None:
+    zone = sks(2)
+    zone.zone.update_pool(A, type="standard.large")
+    zone.fail(f"GET /v2/instance-type/{example_id('kind', 2)}")
+    group = zone.groups()[A]
+    assert group.template is not None
+    assert {each.outdated for each in group.instances} == {
+        f"instance type {example_id('kind', 2)}, the group's is standard.large"
+    }
