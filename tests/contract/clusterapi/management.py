@@ -31,6 +31,7 @@ PLURALS = {
     "MachinePool": "machinepools",
     "Machine": "machines",
     "Cluster": "clusters",
+    "MachineHealthCheck": "machinehealthchecks",
 }
 LIMITED = "system:serviceaccount:outscaler:outscaler"
 

@@ -64,8 +64,8 @@ def everything(bench: HuaweiBench) -> list[LoggedOperation]:
         node.phase = DELETING
     assert isinstance(drive(bench, removal), Succeeded)
     bench.settle()
-    [node, *_] = bench.machines(group)
-    restart = order(bench, OperationKind.RESTART_NODE, group, 2, 2, node, op="c-0123456789abcdef")
+    first = bench.machines(group)[0]
+    restart = order(bench, OperationKind.RESTART_NODE, group, 2, 2, first, op="c-0123456789abcdef")
     assert isinstance(drive(bench, restart), Succeeded)
     assert seen(bench, group).target == bench.target(group) == 2
     return bench.look()
