@@ -18,6 +18,7 @@ import msgspec
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.policy_permissions import STRICT, Deployment
+from chalicelib.providers.errors import ProviderError, Transient
 
 
 class RateLimit(msgspec.Struct, frozen=True):
@@ -210,3 +211,37 @@ class TtlCache(Generic[T]):
             except msgspec.MsgspecError:
                 self._row = {}
         return self._row
+
+
+# -- requests that the vendor cannot tell from their repetition
+
+UNANSWERED = "the answer to the request was lost; whether it was carried out is not known"
+_REMEMBERED = 3600.0  # seconds, longer than any operation is repeated
+
+
+class OneTimeRequests:
+    """Makes a request once per operation, where a repetition would do it again and the vendor has no idempotency key.
+
+    A row of the shared cache is written before the request, with its answer after it. A request without an answer, or
+    one whose function has ended, counts as made. Without a shared cache a repeated operation repeats its request."""
+
+    def __init__(self, cache: Cache, vendor: str, now: Callable[[], float]) -> None:
+        self._cache, self._vendor, self._now = cache, vendor, now
+
+    def send(self, operation_id: str, request: Callable[[], str]) -> str:
+        """Make the request, unless an earlier call of the operation has made it; return its answer, "" if it is not
+        known. request: returns what later calls need; raises ProviderError. A refusal, and a failure that the vendor
+        itself reports (5xx), lets a later call try again."""
+        row = TtlCache(self._cache, lambda: f"{self._vendor}/once/{operation_id}", str, self._now)
+        earlier = row.get([operation_id]).get(operation_id)
+        if earlier is not None:
+            return earlier
+        row.put({operation_id: ""}, known=_REMEMBERED, unknown=0.0)
+        try:
+            answer = request()
+        except ProviderError as error:
+            if not isinstance(error, Transient) or error.code.startswith("5"):
+                row.put({operation_id: None}, known=0.0, unknown=1.0)
+            raise
+        row.put({operation_id: answer}, known=_REMEMBERED, unknown=0.0)
+        return answer

@@ -22,7 +22,7 @@ from chalicelib.providers.huaweicloud import decoding
 from chalicelib.providers.huaweicloud.models import CHINESE_BSS, Addon, CceJob, CceNode, Flavor, NodePool
 from chalicelib.providers.huaweicloud.provider_ids import checked, is_job
 from chalicelib.providers.price_reader import PriceReader, VendorPrice
-from chalicelib.providers.services import Cache, TtlCache
+from chalicelib.providers.services import Cache, OneTimeRequests, TtlCache
 
 MOST = 100_000  # nodes; a larger total is an error
 _LONGEST_NAME = 128
@@ -222,10 +222,12 @@ class CceApi:
         success whatever its body. Raises NotFound if the node is gone."""
         return decoding.job_id_of(self._cce.send(delete_call(self._base(), self._headers(), id)))
 
-    def restart_server(self, id: str) -> str:  # noqa: A002 - the vendor's word
-        """Restart a server of ECS (restart_call); returns the job's id, or ""."""
-        request = restart_call(self._ecs_root, self._project(), self._headers(), id)
-        return decoding.server_job_id_of(self._ecs.send(request))
+    def restart_server(self, id: str, operation: str) -> str:  # noqa: A002 - the vendor's word
+        """Restart a server of ECS (restart_call), once per operation, of which this is the id; returns the id of the
+        job, "" if it is not known."""
+        call = restart_call(self._ecs_root, self._project(), self._headers(), id)
+        requests = OneTimeRequests(self._cache, self._key("restarts"), self._now)
+        return requests.send(operation, lambda: decoding.server_job_id_of(self._ecs.send(call)))
 
     # -- transport
 

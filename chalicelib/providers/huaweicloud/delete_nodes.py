@@ -221,8 +221,9 @@ def _progress(context: CceContext, operation: Operation, targets: Targets, nodes
 
 
 def restart(context: CceContext, operation: Operation) -> Outcome:
-    """Restart the server of the one target, hard; raises ProviderError. ECS makes a job of it, which is recorded, so a
-    repeated call only follows it."""
+    """Restart the server of the one target, hard and once; raises ProviderError. ECS makes a job of it, which later
+    calls follow. A restart whose answer was lost has no known job and counts as done: a node that stays sick is
+    replaced."""
     if SENT in operation.status.data:
         return _follow_restart(context, operation)
     targets = read_targets(operation, handle_of, placeholder_group, "CCE node")
@@ -236,7 +237,7 @@ def restart(context: CceContext, operation: Operation) -> Outcome:
     if work := work_on(node):
         raise Conflict(f"{name} is left alone: {work}")
     _check_nodes(context, operation, {node.id: node})
-    job = context.api.restart_server(node.server)
+    job = context.api.restart_server(node.server, operation.spec.id)
     return RESTART.begin({SENT: "yes", JOBS: job}, f"{group.title}: ECS restarts {name}")
 
 

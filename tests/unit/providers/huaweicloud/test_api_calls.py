@@ -68,7 +68,7 @@ CALLS: dict[str, tuple[str, Callable[[CceApi], object], object]] = {
     ),
     "restart": (
         f"POST /v1/{PROJECT}/cloudservers/action",
-        lambda api: api.restart_server(SERVER),
+        lambda api: api.restart_server(SERVER, "op"),
         {"job_id": ECS_JOB},
     ),
     "delete": (f"DELETE {BASE}/nodes/{NODE}", lambda api: api.delete_node(NODE), CCE_NODE),

@@ -328,8 +328,18 @@ def test_huawei_nodes_that_are_no_servers_of_ecs_are_not_restarted() -> None:
     assert cce.node(uid(1)).reboots == 0
 
 
-def test_huawei_lost_answer_of_a_restart_is_temporary() -> None:
+def test_huawei_restart_whose_answer_is_lost_is_requested_once_and_counts_as_done() -> None:
     cce = EmulatedCce(3)
     cce.server.faults.next(VendorFault.LOST_ANSWER, on="write")
     with pytest.raises(Transient):
         cce.build().restart(restarting(cce, uid(1)))
+    assert isinstance(drive(cce, restarting(cce, uid(1))), Succeeded)
+    assert cce.node(uid(1)).reboots == 1
+
+
+def test_huawei_refused_restart_is_requested_again() -> None:
+    cce = EmulatedCce(3)
+    cce.fail(r"POST /v1/", 400, times=1)
+    assert isinstance(tried(cce, restarting(cce, uid(1))), Failed)
+    assert isinstance(drive(cce, restarting(cce, uid(1))), Succeeded)
+    assert cce.node(uid(1)).reboots == 1
