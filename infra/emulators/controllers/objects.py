@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from infra.emulators.controllers.capi import fields
-from infra.emulators.kube.crds import OWN, load
+from infra.emulators.kube.crds import HEALTH_CHECKS, OWN, load
 from infra.emulators.kube.objects import KubeObject, clone
 from infra.emulators.kube.store import ObjectStore
 
@@ -53,7 +53,7 @@ def apply(store: ObjectStore, *objects: KubeObject) -> list[KubeObject]:
     for obj in objects:
         plural, group = WHERE[obj["kind"]]
         if group == fields.GROUP and store.resources.find(plural, group) is None:
-            load(store, OWN)
+            load(store, HEALTH_CHECKS if obj["kind"] == "MachineHealthCheck" else OWN)
         space = obj["metadata"].get("namespace")
         if space and store.peek("namespaces", space) is None:
             store.create("namespaces", {"metadata": {"name": space}})

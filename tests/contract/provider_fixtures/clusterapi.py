@@ -134,8 +134,8 @@ class ClusterApiBench:
 
     def most_calls(self, groups: int, machines: int) -> int:
         """See Bench: two calls for discovery, and a list of each kind (deployments, sets, pools, Machines,
-        Clusters, MachineHealthChecks)."""
-        return 2 + 2 * _pages(groups) + 3 * _pages(1) + _pages(machines)
+        Clusters)."""
+        return 2 + 2 * _pages(groups) + 2 * _pages(1) + _pages(machines)
 
     def add_group(
         self,
