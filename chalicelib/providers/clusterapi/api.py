@@ -17,8 +17,8 @@ from chalicelib.providers.services import KubeApi
 
 MERGE_PATCH = "application/merge-patch+json"
 DEPLOYMENT, SET, POOL, MACHINE = "MachineDeployment", "MachineSet", "MachinePool", "Machine"
-CLUSTER = "Cluster"
-PLURALS = {kind: f"{kind.lower()}s" for kind in (DEPLOYMENT, SET, POOL, MACHINE, CLUSTER)}
+CLUSTER, HEALTH_CHECK = "Cluster", "MachineHealthCheck"
+PLURALS = {kind: f"{kind.lower()}s" for kind in (DEPLOYMENT, SET, POOL, MACHINE, CLUSTER, HEALTH_CHECK)}
 VERSION = re.compile(r"v[0-9]+(?:(?:alpha|beta)[0-9]+)?\Z")
 
 T = TypeVar("T")

@@ -35,12 +35,22 @@ import msgspec
 from chalicelib.model.errors import MALFORMED
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData
-from chalicelib.providers.clusterapi.api import CLUSTER, DEPLOYMENT, MACHINE, POOL, SET, CapiApi, decode
+from chalicelib.providers.clusterapi.api import (
+    CLUSTER,
+    DEPLOYMENT,
+    HEALTH_CHECK,
+    MACHINE,
+    POOL,
+    SET,
+    CapiApi,
+    decode,
+)
 from chalicelib.providers.clusterapi.instances import folded, same_id
 from chalicelib.providers.clusterapi.models import (
     REVISION,
     CapiAnnotations,
     CapiCluster,
+    CapiHealthCheck,
     CapiMachine,
     CapiResource,
     Metadata,
@@ -50,7 +60,7 @@ from chalicelib.providers.clusterapi.settings import Spec, cluster_names
 from chalicelib.providers.errors import ProviderError, Transient, Unauthorized
 
 ON_DELETE = "OnDelete"
-T = TypeVar("T", CapiResource, CapiMachine, CapiCluster)
+T = TypeVar("T", CapiResource, CapiMachine, CapiCluster, CapiHealthCheck)
 
 # In upstream's order of listing. Machines are not groups; they are read as the instances.
 _KINDS: tuple[str, ...] = (SET, DEPLOYMENT, POOL)
@@ -61,7 +71,10 @@ _WEAKENS = {
     DEPLOYMENT: ("which groups exist",),
     POOL: (),
     CLUSTER: (),  # an undetected pause only causes waiting, because no controller reconciles a paused cluster
+    HEALTH_CHECK: (),
 }
+# Kinds of which a failed list is no gap: only a repair needs them, and says so (machine_life.py).
+_SILENT = frozenset({HEALTH_CHECK})
 
 
 class CapiState(msgspec.Struct, frozen=True):
@@ -76,6 +89,7 @@ class CapiState(msgspec.Struct, frozen=True):
     paused_clusters: frozenset[tuple[str, str]] = frozenset()
     topology_replicas: frozenset[tuple[str, str, str]] = frozenset()
     clusters: frozenset[tuple[str, str]] = frozenset()
+    health_checks: tuple[CapiHealthCheck, ...] = ()
 
     def missing(self, kind: str, namespace: str) -> str:
         """Return why the objects of that kind in that namespace are unknown, empty if they are known."""
@@ -84,7 +98,8 @@ class CapiState(msgspec.Struct, frozen=True):
 
 def read_capi_state(api: CapiApi, served: frozenset[str], namespaces: Sequence[str]) -> CapiState:
     """List all kinds in all namespaces. Raises ProviderError if no kind of node group could be read anywhere. The
-    Clusters are optional: a role without the right to list them only causes a gap."""
+    Clusters are optional: a role without the right to list them only causes a gap. So are the MachineHealthChecks,
+    without a gap."""
     reader = _CapiReader(api, namespaces)
     kinds = [kind for kind in _KINDS if kind in served or kind not in _OPTIONAL]
     resources = {kind: reader.all(kind, CapiResource) for kind in kinds}
@@ -93,6 +108,7 @@ def read_capi_state(api: CapiApi, served: frozenset[str], namespaces: Sequence[s
         raise _of_all_namespaces(reader.last_error) if namespaces == ("",) else reader.last_error
     machines = reader.all(MACHINE, CapiMachine)
     clusters = reader.all(CLUSTER, CapiCluster) if CLUSTER in served else ()
+    checks = reader.all(HEALTH_CHECK, CapiHealthCheck) if HEALTH_CHECK in served else ()
     return CapiState(
         resources,
         machines,
@@ -101,6 +117,7 @@ def read_capi_state(api: CapiApi, served: frozenset[str], namespaces: Sequence[s
         frozenset(cluster.key for cluster in clusters if cluster.paused),
         frozenset((*cluster.key, entry) for cluster in clusters for entry in cluster.sized),
         frozenset(cluster.key for cluster in clusters),
+        checks,
     )
 
 
@@ -133,7 +150,9 @@ class _CapiReader:
             except ProviderError as error:
                 self.failed, self.last_error = self.failed + 1, error
                 self.unread[kind, namespace] = f"{kind}s could not be listed: {error.message}"
-                self.gaps.append(MissingData(kind, error.message, place=namespace, affected_decisions=_WEAKENS[kind]))
+                if kind not in _SILENT:
+                    gap = MissingData(kind, error.message, place=namespace, affected_decisions=_WEAKENS[kind])
+                    self.gaps.append(gap)
         return tuple(objects)
 
     def _decoded(self, kind: str, shape: type[T], items: Iterable[msgspec.Raw]) -> Iterable[T]:
@@ -226,7 +245,7 @@ def rolling_out(deployment: CapiResource, machine_sets: Sequence[CapiResource]) 
         return "the MachineDeployment is rolling out"
     by_name = {machine_set.metadata.name: machine_set for machine_set in machine_sets}
     with_revision = [name for name in sorted(by_name) if REVISION in by_name[name].annotations]
-    revisions = {name: _revision(by_name[name]) for name in with_revision}
+    revisions = {name: revision_of(by_name[name]) for name in with_revision}
     if odd := next((name for name in with_revision if revisions[name] < 0), ""):
         text = by_name[odd].annotations[REVISION]
         return f"MachineSet {odd} has the revision {text!r}, so the latest is not known"
@@ -245,14 +264,23 @@ def gives_way(kind: str, resource: CapiResource, machine_sets: Sequence[CapiReso
     if kind != DEPLOYMENT:
         return resource
     requesting = [machine_set for machine_set in machine_sets if (machine_set.spec.replicas or 0) > 0]
-    all_known = all(_revision(machine_set) >= 0 for machine_set in machine_sets)
+    all_known = all(revision_of(machine_set) >= 0 for machine_set in machine_sets)
     if len(requesting) > 1 and all_known and resource.strategy == ON_DELETE and not resource.spec.paused:
-        newest = max(machine_sets, key=_revision)
+        newest = max(machine_sets, key=revision_of)
         requesting = [machine_set for machine_set in requesting if machine_set is not newest]
     return requesting[0] if len(requesting) == 1 else None
 
 
-def _revision(machine_set: CapiResource) -> int:
+def latest_revision(machine_sets: Iterable[CapiResource]) -> int:
+    """Return the newest revision of a deployment's MachineSets; -1 if there is none, or if one is not a number. A set
+    without a revision is ignored."""
+    with_revision = [machine_set for machine_set in machine_sets if REVISION in machine_set.annotations]
+    revisions = [revision_of(machine_set) for machine_set in with_revision]
+    return max(revisions) if revisions and min(revisions) >= 0 else -1
+
+
+def revision_of(machine_set: CapiResource) -> int:
+    """Return the revision of a MachineDeployment's MachineSet; -1 if it is missing or not a number."""
     text = machine_set.annotations.get(REVISION, "")
     return int(text) if text.isascii() and text.isdigit() else -1
 

@@ -10,17 +10,20 @@ CapiAnnotations and the latter constants, so that they are not confused.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
 import msgspec
 
 from chalicelib.model.api_integers import Int32, Int64
+from chalicelib.model.selector import Requirement, Selector
 
 DEFAULT_GROUP = "cluster.x-k8s.io"
 
 PAUSED = "cluster.x-k8s.io/paused"
+SKIP_REMEDIATION = "cluster.x-k8s.io/skip-remediation"
+INTERRUPTIBLE = "cluster.x-k8s.io/interruptible"
 REVISION = "machinedeployment.clusters.x-k8s.io/revision"
 CAPACITY = "capacity.cluster-autoscaler.kubernetes.io/"
 
@@ -157,6 +160,7 @@ class TemplateSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     taints: list[TemplateTaint] | None = None
     infrastructure_ref: InfrastructureReference | None = None
     failure_domain: str | None = None
+    version: Name | None = None
 
 
 class MachineTemplate(msgspec.Struct, frozen=True, gc=False):
@@ -283,6 +287,7 @@ class MachineSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
     cluster_name: str = ""
     provider_id: Text | None = msgspec.field(default=None, name="providerID")
+    version: Name | None = None
 
 
 class MachineStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -353,6 +358,69 @@ class CapiMachine(msgspec.Struct, frozen=True, gc=False):
     def mark(self, annotations: CapiAnnotations) -> str | None:
         """The value of the delete-machine annotation, None if there is none."""
         return (self.metadata.annotations or {}).get(annotations.delete_machine)
+
+
+class SelectorExpression(msgspec.Struct, frozen=True, gc=False):
+    """matchExpressions[] of a label selector."""
+
+    key: Name = ""
+    operator: Name = ""
+    values: Annotated[list[Name], msgspec.Meta(max_length=1000)] | None = None
+
+
+class LabelSelector(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """metav1.LabelSelector, of a bounded size."""
+
+    match_labels: Annotated[dict[str, str], msgspec.Meta(max_length=200)] | None = None
+    match_expressions: Annotated[list[SelectorExpression], msgspec.Meta(max_length=200)] | None = None
+
+    @property
+    def requirements(self) -> tuple[Requirement, ...]:
+        """Its requirements; empty for a selector that has none."""
+        equal = (Requirement(key, "In", (value,)) for key, value in (self.match_labels or {}).items())
+        expressions = self.match_expressions or ()
+        return (*equal, *(Requirement(each.key, each.operator, tuple(each.values or ())) for each in expressions))
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether it matches these labels. One without requirements matches nothing, as the controller of
+        MachineHealthChecks has it."""
+        return bool(self.requirements) and Selector(self.requirements).matches(labels)
+
+
+class ExternalTemplate(msgspec.Struct, frozen=True, gc=False):
+    """A reference to a template of an external remediation."""
+
+    name: str = ""
+
+
+class Remediation(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """spec.remediation of a MachineHealthCheck (v1beta2)."""
+
+    template_ref: ExternalTemplate | None = None
+
+
+class HealthCheckSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """spec of a MachineHealthCheck; remediation_template is v1beta1's."""
+
+    cluster_name: str = ""
+    selector: LabelSelector = LabelSelector()
+    remediation_template: ExternalTemplate | None = None
+    remediation: Remediation | None = None
+
+
+class CapiHealthCheck(msgspec.Struct, frozen=True, gc=False):
+    """A MachineHealthCheck. Conditions and times of it are not read: whoever repairs a Machine does so by them."""
+
+    metadata: Metadata
+    spec: HealthCheckSpec = HealthCheckSpec()
+
+    @property
+    def is_external(self) -> bool:
+        """Whether another controller than Cluster API's own repairs what it finds."""
+        remediation = self.spec.remediation
+        return self.spec.remediation_template is not None or (
+            remediation is not None and remediation.template_ref is not None
+        )
 
 
 class ScaleMetadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):

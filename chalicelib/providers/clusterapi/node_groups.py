@@ -40,6 +40,7 @@ from chalicelib.providers.clusterapi.capi_state import (
     restraint,
 )
 from chalicelib.providers.clusterapi.instances import (
+    Match,
     Nodes,
     Patience,
     classify,
@@ -48,7 +49,8 @@ from chalicelib.providers.clusterapi.instances import (
     pool_held,
     pool_stuck,
 )
-from chalicelib.providers.clusterapi.models import PAUSED, CapiAnnotations, CapiResource
+from chalicelib.providers.clusterapi.machine_life import Repairers, Revisions, is_interruptible, rollout, work_on
+from chalicelib.providers.clusterapi.models import PAUSED, CapiAnnotations, CapiMachine, CapiResource
 from chalicelib.providers.clusterapi.node_template import Infra, make_template, no_infrastructure
 from chalicelib.providers.clusterapi.settings import CapiSettings, any_matches
 
@@ -162,6 +164,7 @@ class _CapiGroupBuilder:
         self._sets = by_deployment(sets)
         self._nodes = Nodes(nodes, settings.keys, machines)
         self._machines = by_group(machines, sets, state.resources.get(POOL, ()))
+        self._repairers = Repairers(state, settings.keys)
         self.gaps: list[MissingData] = []
 
     def build(self, candidate: _Candidate) -> NodeGroup | None:
@@ -210,16 +213,16 @@ class _CapiGroupBuilder:
         stuck = pool_stuck(resource, self._patience) if lacks else ""
         for warning in filter(None, (*template.warnings, *warnings, stuck)):
             self._warn(candidate, warning)
-        instances: list[Instance] = []
-        for machine, match in matches:
-            instance = classify(machine, match, self._patience)
-            stays = not instance.held and restrained.only and controller(machine.metadata, SET) != restrained.only
-            instances.append(msgspec.structs.replace(instance, held=restrained.others) if stays else instance)
+        sets = self._sets.get(resource.metadata.uid, ())
+        revisions = Revisions(candidate.kind, resource, sets)
+        instances = [self._instance(machine, match, restrained, revisions) for machine, match in matches]
         doubts = [(machine.handle, match.doubt) for machine, match in matches if match.doubt and not machine.leaving]
         doubts += [(instance.id, instance.held) for instance in listed if instance.held]
         if doubts:  # one gap per group, regardless of the number of its Machines with an uncertain Node
             more = f"; {len(doubts) - 1} more of its machines are held" if len(doubts) > 1 else ""
             self._warn(candidate, f"{doubts[0][0][:_SHOWN]} is neither removed nor discarded: {doubts[0][1]}{more}")
+        nodes = (*(match.node for _, match in matches), *(self._nodes.named(each.node) for each in listed))
+        node_labels = [node.labels for node in (template.node, *nodes) if node is not None]
         # The API server assigns the uid, so the claim does not depend on the address or account through which the group
         # is reached: it identifies the group globally.
         uid = f"{self._identity}/{resource.metadata.uid}" if self._identity and resource.metadata.uid else ""
@@ -241,6 +244,19 @@ class _CapiGroupBuilder:
             scale_down_held=restrained.group,
             claim=claim,
             name=resource.metadata.name,
+            spot=is_interruptible(resource, machines, node_labels),
+            busy=rollout(candidate.kind, resource, sets),
+        )
+
+    def _instance(self, machine: CapiMachine, match: Match, restrained: Restraint, revisions: Revisions) -> Instance:
+        instance = classify(machine, match, self._patience)
+        stays = not instance.held and restrained.only and controller(machine.metadata, SET) != restrained.only
+        return msgspec.structs.replace(
+            instance,
+            held=restrained.others if stays else instance.held,
+            outdated=revisions.difference(machine, match.node),
+            busy=work_on(machine),
+            repaired_by=self._repairers.of(machine),
         )
 
     def _error(self, candidate: _Candidate) -> str:

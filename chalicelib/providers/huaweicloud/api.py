@@ -1,9 +1,10 @@
 """The vendor calls that this provider makes; the decisions behind them are in other modules.
 
 Reads may be repeated. Changes must not be: after a lost response the caller first reads the current state. Each change
-has a form that would delete every node of a pool: a scale request without its total, a change of settings without the
-guard, a deletion that lowers the total not at all or by more than one. None of these forms can be built by scale_call
-and delete_call, and nothing else in this package may build a change (tests verify both).
+of a pool has a form that would delete every node of it: a scale request without its total, a change of settings without
+the guard, a deletion that lowers the total not at all or by more than one. None of these forms can be built by
+scale_call and delete_call. restart_call asks ECS to restart one server, and nothing else in this package may build a
+change (tests verify both).
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from chalicelib.providers.errors import InvalidRequest, NotFound, Unknown
 from chalicelib.providers.http import Http, VendorRequest, VendorResponse
 from chalicelib.providers.huaweicloud import decoding
 from chalicelib.providers.huaweicloud.models import CHINESE_BSS, Addon, CceJob, CceNode, Flavor, NodePool
-from chalicelib.providers.huaweicloud.provider_ids import checked
+from chalicelib.providers.huaweicloud.provider_ids import checked, is_job
 from chalicelib.providers.price_reader import PriceReader, VendorPrice
-from chalicelib.providers.services import Cache, TtlCache
+from chalicelib.providers.services import Cache, OneTimeRequests, TtlCache
 
 MOST = 100_000  # nodes; a larger total is an error
 _LONGEST_NAME = 128
@@ -56,6 +57,13 @@ def delete_call(root: str, headers: dict[str, str], node: str) -> VendorRequest:
     """Return the request that deletes this node and lowers its pool's total by one. Raises InvalidRequest. It has no
     query, as with `nodepoolScaleDown=NoScaleDown` the total would stay, and CCE would buy another node. Sent once."""
     return VendorRequest("DELETE", f"{root}/nodes/{checked(node, 'node')}", headers)
+
+
+def restart_call(root: str, project: str, headers: dict[str, str], server: str) -> VendorRequest:
+    """Return the request that restarts one server of ECS without asking its operating system. Raises InvalidRequest.
+    Sent once."""
+    action = {"reboot": {"type": "HARD", "servers": [{"id": checked(server, "server")}]}}
+    return VendorRequest("POST", f"{root}/v1/{project}/cloudservers/action", headers, {}, msgspec.json.encode(action))
 
 
 PRODUCT = "1"
@@ -161,6 +169,13 @@ class CceApi:
         uid = checked(id, "job")
         return decoding.job_of(self._get(f"{self._projects()}/jobs/{uid}"), uid)
 
+    def server_job(self, id: str) -> CceJob:  # noqa: A002 - the vendor's word
+        """Return the progress of a job of ECS; raises NotFound for one that ended a day ago."""
+        if not is_job(id):
+            raise InvalidRequest(f"{id[:80]!r} is not the id of a job", code="Id")
+        url = f"{self._ecs_root}/v1/{self._project()}/jobs/{id}"
+        return decoding.server_job_of(self._ecs.send(VendorRequest("GET", url, self._headers(), {}, safe=True)), id)
+
     def cluster_phase(self) -> str:
         """Return the cluster's phase: Available, ScalingUp, Hibernation …"""
         return decoding.phase_of(self._list(self._base(), {}))
@@ -206,6 +221,13 @@ class CceApi:
         """Delete a node and lower its pool's total by one; returns the job's id, or "". A response with status 200 is a
         success whatever its body. Raises NotFound if the node is gone."""
         return decoding.job_id_of(self._cce.send(delete_call(self._base(), self._headers(), id)))
+
+    def restart_server(self, id: str, operation: str) -> str:  # noqa: A002 - the vendor's word
+        """Restart a server of ECS (restart_call), once per operation, of which this is the id; returns the id of the
+        job, "" if it is not known."""
+        call = restart_call(self._ecs_root, self._project(), self._headers(), id)
+        requests = OneTimeRequests(self._cache, self._key("restarts"), self._now)
+        return requests.send(operation, lambda: decoding.server_job_id_of(self._ecs.send(call)))
 
     # -- transport
 

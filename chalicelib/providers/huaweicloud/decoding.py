@@ -39,8 +39,9 @@ from chalicelib.providers.huaweicloud.models import (
     NodePool,
     NodeTemplate,
     ScaleGroup,
+    is_spot,
 )
-from chalicelib.providers.huaweicloud.provider_ids import is_id
+from chalicelib.providers.huaweicloud.provider_ids import is_id, is_job
 from chalicelib.providers.price_reader import currency_code, price_of
 
 T = TypeVar("T")
@@ -247,6 +248,14 @@ def job_of(response: VendorResponse, uid: str) -> CceJob:
         return CceJob(uid, _text(status, "phase"), _text(status, "reason"), _text(_part(body, "spec"), "type"))
 
 
+def server_job_of(response: VendorResponse, uid: str) -> CceJob:
+    """Return one job of ECS. Raises Unknown for one that cannot be decoded."""
+    body = body_of(response)
+    with _shape_errors(response):
+        reason = ": ".join(filter(None, (_short_text(body, "error_code"), _short_text(body, "fail_reason"))))
+        return CceJob(uid, _text(body, "status"), reason[:_LONGEST], _short_text(body, "job_type"))
+
+
 def phase_of(response: VendorResponse) -> str:
     """Return a cluster's phase. Raises Unknown if there is none."""
     with _shape_errors(response):
@@ -291,6 +300,15 @@ def job_id_of(response: VendorResponse) -> str:
     return job if isinstance(job, str) and is_id(job) else ""
 
 
+def server_job_id_of(response: VendorResponse) -> str:
+    """Return the job of an accepted action on a server; "" if the body names none."""
+    try:
+        job = body_of(response)["job_id"]
+    except (Transient, Unknown, KeyError, TypeError):
+        return ""
+    return job if isinstance(job, str) and is_job(job) else ""
+
+
 # -- nodes
 
 
@@ -315,7 +333,17 @@ def _node(item: Any) -> CceNode:
         _whole(spec, "billingMode") or 0,
         annotations,
         instant(meta.get("creationTimestamp")),
+        _short_text(spec, "os"),
+        _runtime(spec),
+        is_spot(extend) if isinstance(extend := spec.get("extendParam"), dict) else False,
     )
+
+
+def _runtime(item: Object) -> str:
+    """Return the name of the container runtime of a node or of a template; "" if it is not stated."""
+    runtime = item.get("runtime")
+    name = runtime.get("name") if isinstance(runtime, dict) else runtime
+    return name if isinstance(name, str) and len(name) <= _LONGEST_TEXT else ""
 
 
 def _node_or_error(item: Any) -> CceNode:
@@ -514,15 +542,14 @@ def _template(item: Object) -> NodeTemplate:
     tags = _part(item, "k8sTags")
     if not all(isinstance(value, str) for value in tags.values()):
         raise DecodeError("k8sTags has a value that is not a string")
-    extend, runtime = item.get("extendParam"), item.get("runtime")
-    runtime = runtime.get("name") if isinstance(runtime, dict) else runtime
+    extend = item.get("extendParam")
     return NodeTemplate(
         _text(item, "flavor"),
         _text(item, "az"),
         tuple(taint for taint in taints if taint.key),
         tags,
         extend if isinstance(extend, dict) else {},
-        runtime if isinstance(runtime, str) else "",
+        _runtime(item),
         _text(item, "os"),
         _whole(item, "billingMode") or 0,
     )

@@ -1,4 +1,4 @@
-"""Removes nodes by id, and lowers the size by nodes that were requested and never created.
+"""Removes nodes by id, lowers the size by nodes that were requested and never created, and restarts a node.
 
 One DELETE each also lowers the sizes of the group and its pool. All requests are sent in one call, which first reads
 and checks all targets, so it may be interrupted and repeated at any point; later calls only poll.
@@ -7,6 +7,7 @@ and checks all targets, so it may be interrupted and repeated at any point; late
     absent, or Deleting              removed
     another group's, or protected    refused, before anything is sent
     a node, although unregistered instances are to be deleted    refused
+    a spot instance that its vendor takes back    awaited: CCE refuses to delete it
     alive                            DELETE, if the group and its pool stay at or above their minimum
 
 For a lower total CCE chooses which nodes to delete. Therefore the size is never set below the number of existing nodes,
@@ -21,10 +22,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from chalicelib.model.operation import Operation, OperationKind
-from chalicelib.model.outcome import Failed, Outcome
-from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError
-from chalicelib.providers.huaweicloud.models import CceNode, is_leaving, undeletable
+from chalicelib.model.outcome import Failed, Outcome, Succeeded
+from chalicelib.model.reason import DisruptionReason
+from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Unauthorized
+from chalicelib.providers.huaweicloud.models import CceNode, has_servers, is_leaving, undeletable, work_on
 from chalicelib.providers.huaweicloud.node_groups import is_settled, total_of
+from chalicelib.providers.huaweicloud.node_template import is_spot_node
 from chalicelib.providers.huaweicloud.provider_ids import (
     CceGroupNames,
     group_id,
@@ -34,6 +37,7 @@ from chalicelib.providers.huaweicloud.provider_ids import (
 )
 from chalicelib.providers.huaweicloud.scale_up import (
     FOLLOWING,
+    PATIENCE,
     SENT,
     CceContext,
     CceGroup,
@@ -42,6 +46,7 @@ from chalicelib.providers.huaweicloud.scale_up import (
 )
 from chalicelib.providers.node_identity import Identity, Seen
 from chalicelib.providers.sized_group import (
+    Polls,
     Targets,
     changed_size,
     check_nodes,
@@ -52,6 +57,8 @@ from chalicelib.providers.sized_group import (
 )
 
 JOBS = "jobs"
+RECLAIM = Polls("reclaim", first=10.0, growth=1.5, longest=30.0)
+RESTART = Polls("restart", first=5.0, growth=1.5, longest=30.0)
 _MOST_JOBS = 20  # maximum jobs recorded: enough to report a failure, and small enough for the operation's row
 _FEW = 3  # maximum nodes read one by one instead of by the complete list
 
@@ -99,6 +106,9 @@ def delete_nodes(context: CceContext, operation: Operation) -> Outcome:
             raise
         return targets.removed(operation)  # the pool is gone with its nodes
     if nodes:
+        _check_membership(group, nodes)
+        if operation.spec.reason == DisruptionReason.INTERRUPTED and _are_spot(context, group, nodes):
+            return RECLAIM.later(operation, f"{group.title}: the vendor takes back {', '.join(nodes)}")
         _check_permitted(context, operation, group, nodes)
     if targets.placeholders and (conflict := _lower_by(context, operation, group, len(targets.placeholders))):
         return conflict
@@ -131,8 +141,18 @@ def cancel_delete(context: CceContext, operation: Operation) -> bool:
         return False
 
 
-def _check_permitted(context: CceContext, operation: Operation, group: CceGroup, nodes: Mapping[str, CceNode]) -> None:
-    """Raise if one of the nodes must not be deleted, or if too few would remain."""
+def _are_spot(context: CceContext, group: CceGroup, nodes: Mapping[str, CceNode]) -> bool:
+    """Return whether all these nodes of a group are spot instances: by the pool, by CCE's nodes, or by the labels of
+    the cluster's. Raises Transient."""
+    if group.pool.template.spot or all(node.spot for node in nodes.values()):
+        return True
+    names = CceGroupNames(context.joined() if context.joined is not None else (), nodes.values())
+    joined = {name: names.node_of(name) for name in nodes}
+    return all(nodes[name].spot or (node is not None and is_spot_node(node.labels)) for name, node in joined.items())
+
+
+def _check_membership(group: CceGroup, nodes: Mapping[str, CceNode]) -> None:
+    """Raise if one of the nodes is not of the group."""
     foreign = {}
     for name, node in nodes.items():
         if node.pool != group.pool.id:
@@ -142,6 +162,10 @@ def _check_permitted(context: CceContext, operation: Operation, group: CceGroup,
     if foreign:
         places = "; ".join(f"{name} is in {place}" for name, place in sorted(foreign.items()))
         raise InvalidRequest(f"{places}, and not in {group.title}")
+
+
+def _check_permitted(context: CceContext, operation: Operation, group: CceGroup, nodes: Mapping[str, CceNode]) -> None:
+    """Raise if one of the nodes must not be deleted, or if too few would remain."""
     minimum_applies = operation.spec.kind is not OperationKind.DELETE_INSTANCES
     if not minimum_applies:
         _check_nodes(context, operation, nodes)
@@ -191,6 +215,47 @@ def _progress(context: CceContext, operation: Operation, targets: Targets, nodes
         return FOLLOWING.later(operation, note)
     again = read_again(operation, note)
     return again or Failed("Unknown", f"{note} though CCE has taken the deletion", facts=facts)
+
+
+# -- restart
+
+
+def restart(context: CceContext, operation: Operation) -> Outcome:
+    """Restart the server of the one target, hard and once; raises ProviderError. ECS makes a job of it, which later
+    calls follow. A restart whose answer was lost has no known job and counts as done: a node that stays sick is
+    replaced."""
+    if SENT in operation.status.data:
+        return _follow_restart(context, operation)
+    targets = read_targets(operation, handle_of, placeholder_group, "CCE node")
+    if len(targets.machines) != 1 or targets.placeholders:
+        raise InvalidRequest("exactly one node is restarted at a time")
+    group, node = context.group(operation.spec.group), context.api.node(targets.machines[0])
+    _check_membership(group, {node.id: node})
+    name = node.name or node.id
+    if not (node.server and has_servers(group.pool)) or is_leaving(node):
+        raise InvalidRequest(f"{name} is no server that can be restarted: phase {node.phase or 'unknown'}")
+    if work := work_on(node):
+        raise Conflict(f"{name} is left alone: {work}")
+    _check_nodes(context, operation, {node.id: node})
+    job = context.api.restart_server(node.server, operation.spec.id)
+    return RESTART.begin({SENT: "yes", JOBS: job}, f"{group.title}: ECS restarts {name}")
+
+
+def _follow_restart(context: CceContext, operation: Operation) -> Outcome:
+    """Report the job of a restart. A job that cannot be read, because it is old or the key may not, tells nothing more
+    about a restart that ECS has taken."""
+    name, targets = operation.status.data.get(JOBS, ""), [target.node for target in operation.spec.targets]
+    facts: dict[str, str | int] = {"restarted": ", ".join(filter(None, targets)), "group": operation.spec.group}
+    try:
+        job = context.api.server_job(name) if name else None
+    except (NotFound, Unauthorized):
+        job = None
+    if job is None or job.phase == "SUCCESS":
+        return Succeeded(facts)
+    note = f"{operation.spec.group}: job {name} of the restart is {job.phase or 'in no known state'}"
+    if job.phase == "FAIL" or RESTART.have_taken(operation, PATIENCE):
+        return Failed("Unknown", f"{note}: {job.reason}" if job.reason else note, facts=facts)
+    return RESTART.later(operation, note)
 
 
 # -- lower size

@@ -86,6 +86,11 @@ class CceTaint(msgspec.Struct, frozen=True):
     effect: str = ""
 
 
+def is_spot(extend: Mapping[str, Any]) -> bool:
+    """Whether an extendParam, of a pool's template or of a node, orders spot instances."""
+    return str(extend.get("marketType", "")).strip().lower() == "spot"
+
+
 class NodeTemplate(msgspec.Struct, frozen=True):
     """The properties of new nodes of the default scale group. az may be `random`. extend: extendParam unchanged
     (maxPods, kubeReservedMem …). runtime: containerd or docker, empty if unknown."""
@@ -102,7 +107,7 @@ class NodeTemplate(msgspec.Struct, frozen=True):
     @property
     def spot(self) -> bool:
         """Whether new nodes are spot instances."""
-        return str(self.extend.get("marketType", "")).strip().lower() == "spot"
+        return is_spot(self.extend)
 
 
 class NodePool(msgspec.Struct, frozen=True):
@@ -132,7 +137,8 @@ class NodePool(msgspec.Struct, frozen=True):
 
 class CceNode(msgspec.Struct, frozen=True):
     """A node in CCE. pool: the uid of its pool, "" for a node outside any. server: the ECS server's id. created: epoch
-    seconds, 0.0 if it cannot be read. error: why it cannot be decoded; id is "" then."""
+    seconds, 0.0 if it cannot be read. os, runtime: "" if CCE does not state them. spot: it is known to be a spot
+    instance. error: why it cannot be decoded; id is "" then."""
 
     id: str
     name: str = ""
@@ -146,11 +152,14 @@ class CceNode(msgspec.Struct, frozen=True):
     billing: int = 0
     annotations: dict[str, str] = {}
     created: float = 0.0
+    os: str = ""
+    runtime: str = ""
+    spot: bool = False
     error: str = ""
 
 
 class CceJob(msgspec.Struct, frozen=True):
-    """phase: Initializing, Running, Failed, Success."""
+    """phase: Initializing, Running, Failed, Success; of a job of ECS: INIT, RUNNING, FAIL, SUCCESS."""
 
     id: str
     phase: str = ""
@@ -237,6 +246,10 @@ NODE_STATES: Mapping[str, InstanceState] = MappingProxyType(
         ERROR: InstanceState.CREATING,
     }
 )
+# Phases in which CCE works on a node that has joined. Abnormal, Error and RepairFailed are results, not work.
+_BUSY_NODES = frozenset({"Installing", "Upgrading", "Repairing"})
+# Synchronized means that the work of a pool waits, for instance for stock, which may take for ever.
+_BUSY_POOLS = frozenset({"Synchronizing"})
 # Condition -> error class and text; the first that is true decides.
 _CAUSES: tuple[tuple[str, type[ProviderError], str], ...] = (
     ("QuotaInsufficient", QuotaExceeded, "the account's quota is used up"),
@@ -254,6 +267,16 @@ _OVER = frozenset({"Deleting", "Hibernation", "Hibernating", "Empty"})
 def is_leaving(node: CceNode) -> bool:
     """Whether CCE is deleting the node."""
     return node.phase == DELETING
+
+
+def work_on(node: CceNode) -> str:
+    """Return what CCE does with a node now, empty if nothing; only sensible for a node that has joined."""
+    return f"CCE: node phase {node.phase}" if node.phase in _BUSY_NODES else ""
+
+
+def work_on_pool(pool: NodePool) -> str:
+    """Return what CCE does with the nodes of a pool now, empty if nothing."""
+    return f"CCE: node pool phase {pool.phase}" if pool.phase in _BUSY_POOLS else ""
 
 
 def failure(pool: NodePool, group: ScaleGroup) -> ProviderError | None:
@@ -288,6 +311,11 @@ def _condition_error(conditions: Iterable[CceCondition]) -> ProviderError | None
 def _details(condition: CceCondition) -> str:
     text = ", ".join(part for part in (condition.reason, condition.message) if part)
     return f" ({text})" if text else ""
+
+
+def has_servers(pool: NodePool) -> bool:
+    """Whether the pool's nodes are servers of ECS."""
+    return pool.type in {"", "vm"}
 
 
 def unchangeable(pool: NodePool) -> str:

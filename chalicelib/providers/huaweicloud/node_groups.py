@@ -34,20 +34,28 @@ from chalicelib.providers.huaweicloud.models import (
     ScaleGroup,
     Service,
     failure,
+    has_servers,
     is_leaving,
     is_protected,
     unchangeable,
     undeletable,
     unidentified_protection,
+    work_on,
+    work_on_pool,
 )
-from chalicelib.providers.huaweicloud.node_template import UNPROMISED, CceTemplate, make_template
+from chalicelib.providers.huaweicloud.node_template import (
+    UNPROMISED,
+    CceTemplate,
+    is_spot_node,
+    make_template,
+)
 from chalicelib.providers.huaweicloud.provider_ids import CceGroupNames, group_id, group_of, is_zone, placeholder
 from chalicelib.providers.price_reader import with_price
 from chalicelib.providers.services import TtlCache
 
 _LISTS = 2
-_SERVERS = frozenset({"", "vm"})  # the types of pools whose nodes are servers of ECS
 MOST_PLACEHOLDERS = 1000
+_SHOWN = 80  # maximum characters of a value in a difference
 _BROKEN = InstanceError(InstallFailed.__name__, "node-error", "the node is in the phase Error at CCE")
 
 # -- bounds
@@ -194,6 +202,22 @@ def _unmatched_entries(pools: Sequence[NodePool], settings: CceSettings) -> tupl
 # -- instances
 
 
+def differences(machine: CceNode, pool: NodePool, group: ScaleGroup) -> str:
+    """Return in what a node differs from one that its scale group would create now, empty if in nothing. A field counts
+    only if CCE states it for both."""
+    fields = (
+        ("flavour", machine.flavor, group.flavor),
+        ("AZ", machine.az, group.az if is_zone(group.az) else ""),
+        ("operating system", machine.os, pool.template.os),
+        ("runtime", machine.runtime, pool.template.runtime),
+    )
+    return ", ".join(
+        f"{name} {own[:_SHOWN]}, new nodes have {new[:_SHOWN]}"
+        for name, own, new in fields
+        if own and new and own.lower() != new.lower()
+    )
+
+
 def _instances(
     pool: NodePool, group: ScaleGroup, machines: Sequence[CceNode], names: CceGroupNames[Node], held: str
 ) -> tuple[Instance, ...]:
@@ -220,6 +244,8 @@ def _instances(
                 held=undeletable(machine) or (held if node is not None else ""),
                 created=machine.created,
                 claimants=names.claimants(machine.id),
+                outdated=differences(machine, pool, group),
+                busy=work_on(machine) if node is not None else "",
             )
         )
     count = group.desired - max(group.existing, sum(not is_leaving(machine) for machine in machines))
@@ -377,6 +403,9 @@ class _CceGroupBuilder:
             pool=Pool(pool.id, pool.name, whole.min, whole.max, elsewhere),
             aliases=tuple(dict.fromkeys((pool.id, pool.name, f"{pool.name}/{group.name}"))),
             name=pool.name if group.name == DEFAULT_GROUP else f"{pool.name}/{group.name}",
+            spot=pool.template.spot or any(self._is_spot(machine) for machine in machines),
+            restarts=has_servers(pool),
+            busy=work_on_pool(pool),
         )
 
     def priced(self, groups: Sequence[NodeGroup], pools: Iterable[NodePool]) -> list[NodeGroup]:
@@ -393,7 +422,7 @@ class _CceGroupBuilder:
             text = f"{denied}; grant it, or write readPrices: false"
             self.gaps.append(MissingData("Price", text, place=f"spec.providers.{PROVIDER}.readPrices"))
         return [
-            with_price(group, prices.get(flavors.get(group.id, "")), spot=pool.template.spot, error=_unpriced(pool))
+            with_price(group, prices.get(flavors.get(group.id, "")), spot=group.spot, error=_unpriced(pool))
             for group in groups
             for pool, _ in [scale_groups[group.id]]
         ]
@@ -417,6 +446,10 @@ class _CceGroupBuilder:
         node = self._names.node_of(machine.id)
         return is_protected(machine.annotations) or (node is not None and is_protected(node.annotations))
 
+    def _is_spot(self, machine: CceNode) -> bool:
+        node = self._names.node_of(machine.id)
+        return machine.spot or (node is not None and is_spot_node(node.labels))
+
     def _template(self, pool: NodePool, group: ScaleGroup) -> CceTemplate:
         if self._flavors_problem:
             return CceTemplate(None, self._flavors_problem)
@@ -433,8 +466,11 @@ class _CceGroupBuilder:
 def _unpriced(pool: NodePool) -> str:
     """Return why the vendor is not asked for the price of the pool's nodes; empty if it is."""
     if pool.template.spot:
-        return "the vendor states no price of spot instances; write it in spec.prices"
-    return "" if pool.type in _SERVERS else f"the vendor is not asked for prices of nodes of type {pool.type}"
+        return (
+            "the vendor states no price of spot instances, and spotPrice of the pool is only their limit; write it in "
+            "spec.prices.spot"
+        )
+    return "" if has_servers(pool) else f"the vendor is not asked for prices of nodes of type {pool.type}"
 
 
 def _options(pool: NodePool) -> GroupOptions:

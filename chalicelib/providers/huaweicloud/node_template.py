@@ -15,12 +15,13 @@ import msgspec
 
 from chalicelib.model.node import HOSTNAME_LABEL, Node, Taint
 from chalicelib.model.resources import CPU, MEMORY, PODS
-from chalicelib.providers.huaweicloud.models import Flavor, NodePool, ScaleGroup
+from chalicelib.providers.huaweicloud.models import Flavor, NodePool, ScaleGroup, has_servers
 from chalicelib.providers.huaweicloud.provider_ids import group_id, is_zone
 
 UNPROMISED = ("node.kubernetes.io/subnetid", "os.architecture", "os.name", "os.version")
 """Labels that are left out of node templates, so that pods cannot select new nodes by them."""
 POOL_LABEL = "cce.cloud.com/cce-nodepool"
+SPOT_LABEL = "cce.io/is-spot"
 GPU, GPU_LABEL = "nvidia.com/gpu", "accelerator"
 _TYPE, _ARCH, _OS = "node.kubernetes.io/instance-type", "kubernetes.io/arch", "kubernetes.io/os"
 _REGION, _ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
@@ -74,6 +75,11 @@ def make_template(
     return CceTemplate(Node(name=host, labels=labels, capacity=capacity, taints=taints, allocatable=remaining))
 
 
+def is_spot_node(labels: Mapping[str, str]) -> bool:
+    """Whether CCE has labelled a node as a spot instance."""
+    return labels.get(SPOT_LABEL, "").strip().lower() == "true"
+
+
 def _labels(pool: NodePool, group: ScaleGroup, flavor: Flavor, region: str) -> dict[str, str]:
     zone = group.az if is_zone(group.az) else ""
     labels = {
@@ -85,7 +91,8 @@ def _labels(pool: NodePool, group: ScaleGroup, flavor: Flavor, region: str) -> d
         _ARCH: flavor.arch,
         _OS: "linux",
         _ENGINE: pool.template.runtime.lower(),
-        _BARE: "false" if pool.type in {"", "vm"} else "true",
+        _BARE: "false" if has_servers(pool) else "true",
+        SPOT_LABEL: "true" if pool.template.spot else "",
         POOL_LABEL: pool.name,
         GPU_LABEL: flavor.gpu[0] if flavor.gpu is not None else "",
     }

@@ -25,7 +25,7 @@ from chalicelib.providers.huaweicloud.credentials import (
     parse_secret,
     signed,
 )
-from chalicelib.providers.huaweicloud.delete_nodes import cancel_delete, decrease_target, delete_nodes
+from chalicelib.providers.huaweicloud.delete_nodes import cancel_delete, decrease_target, delete_nodes, restart
 from chalicelib.providers.huaweicloud.error_mapping import error_for
 from chalicelib.providers.huaweicloud.models import Service, url_of
 from chalicelib.providers.huaweicloud.node_groups import Switches
@@ -102,6 +102,7 @@ class HuaweiCloud(BaseProvider[CceContext]):
     poll_scale_up = change(poll_growth)
     delete_nodes = change(delete_nodes)
     decrease_target = change(decrease_target)
+    restart = change(restart)
     has_requested = question(has_requested)
     cancel_delete = question(cancel_delete)
 

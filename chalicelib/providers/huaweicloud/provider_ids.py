@@ -32,6 +32,11 @@ def is_project(text: str) -> bool:
     return _PROJECT.match(text) is not None
 
 
+def is_job(text: str) -> bool:
+    """Whether this is the id of a job of ECS: 32 hex digits, or a uid."""
+    return is_project(text.lower()) or is_id(text)
+
+
 def checked(text: str, what: str) -> str:
     """The id in small letters; raises InvalidRequest, so that nothing is sent. what: `node pool`."""
     if not is_id(text):

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from infra.emulators.controllers.capi import fields
-from infra.emulators.kube.crds import OWN, load
+from infra.emulators.kube.crds import HEALTH_CHECKS, OWN, load
 from infra.emulators.kube.objects import KubeObject, clone
 from infra.emulators.kube.store import ObjectStore
 
@@ -39,6 +39,7 @@ WHERE = {
     "Machine": ("machines", fields.GROUP),
     "MachinePool": ("machinepools", fields.GROUP),
     "Cluster": ("clusters", fields.GROUP),
+    "MachineHealthCheck": ("machinehealthchecks", fields.GROUP),
 }
 
 
@@ -52,7 +53,7 @@ def apply(store: ObjectStore, *objects: KubeObject) -> list[KubeObject]:
     for obj in objects:
         plural, group = WHERE[obj["kind"]]
         if group == fields.GROUP and store.resources.find(plural, group) is None:
-            load(store, OWN)
+            load(store, HEALTH_CHECKS if obj["kind"] == "MachineHealthCheck" else OWN)
         space = obj["metadata"].get("namespace")
         if space and store.peek("namespaces", space) is None:
             store.create("namespaces", {"metadata": {"name": space}})
@@ -174,11 +175,14 @@ def machine_deployment(
     cluster: str = "local",
     version: str = "v1beta2",
     capacity: Mapping[str, str] | None = None,
+    interruptible: bool = False,
+    strategy: str = "",
 ) -> KubeObject:
     """Return a node group: a MachineDeployment with size bounds and the capacity of its Nodes.
 
     labels, taints: of its Nodes; a taint is `key=value:Effect`. capacity: further capacity annotations by their last
-    part: `gpu-type`, `gpu-count`, `maxPods`, `ephemeral-disk`.
+    part: `gpu-type`, `gpu-count`, `maxPods`, `ephemeral-disk`. interruptible: its Machines are spot instances.
+    strategy: of its rollouts, RollingUpdate if empty.
     """
     zones = {"topology.kubernetes.io/zone": zone, "topology.kubernetes.io/region": zone.rstrip("abc")} if zone else {}
     carried = {**zones, **(labels or {})}
@@ -190,6 +194,7 @@ def machine_deployment(
     infra = "infrastructure.cluster.x-k8s.io"
     ref = {"kind": "LocalMachineTemplate", "name": name}
     ref |= {"apiVersion": f"{infra}/v1beta1", "namespace": namespace} if version == "v1beta1" else {"apiGroup": infra}
+    told = {"strategy": {"type": strategy}} if strategy else {}
     return {
         "apiVersion": f"{fields.GROUP}/{version}",
         "kind": "MachineDeployment",
@@ -207,14 +212,45 @@ def machine_deployment(
             "clusterName": cluster,
             "replicas": replicas,
             "selector": {"matchLabels": {}},
+            **(told if version == "v1beta1" or not told else {"rollout": told}),
             "template": {
+                **({"metadata": {"labels": {fields.INTERRUPTIBLE: ""}}} if interruptible else {}),
                 "spec": {
                     "clusterName": cluster,
                     "bootstrap": {"dataSecretName": f"{name}-bootstrap"},
                     "infrastructureRef": ref,
                     "version": "v1.36.3",
-                }
+                },
             },
+        },
+    }
+
+
+def machine_health_check(
+    name: str,
+    condition: str,
+    seconds: int,
+    *,
+    status: str = "True",
+    labels: Mapping[str, str] | None = None,
+    namespace: str = "default",
+    cluster: str = "local",
+    version: str = "v1beta2",
+) -> KubeObject:
+    """Return a MachineHealthCheck that deletes Machines whose Node has the condition in that status for so long.
+    labels: of the Machines, by default all of the cluster."""
+    unhealthy: KubeObject = {"type": condition, "status": status}
+    checks: KubeObject = {"checks": {"unhealthyNodeConditions": [{**unhealthy, "timeoutSeconds": seconds}]}}
+    if version == "v1beta1":
+        checks = {"unhealthyConditions": [{**unhealthy, "timeout": f"{seconds}s"}]}
+    return {
+        "apiVersion": f"{fields.GROUP}/{version}",
+        "kind": "MachineHealthCheck",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "clusterName": cluster,
+            "selector": {"matchLabels": dict(labels or {fields.CLUSTER_NAME: cluster})},
+            **checks,
         },
     }
 

@@ -12,11 +12,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from infra.emulators.huaweicloud import simulation
 from infra.emulators.huaweicloud.models import (
     ACTIVE,
+    BUILD,
     COMING,
     DEFAULT,
     DEFAULT_POOL,
+    REPAIRING,
     Addon,
     CceCluster,
     CceDurations,
@@ -58,7 +61,9 @@ class CceCloud:
     scale_status: HTTP status of the response to a scaling request. holds: seconds for which a request blocks others on
     its pool. lag: seconds until a scale group's status shows a request that the pool's size shows at once.
     prices: flavour -> hourly list price, by default of its size. discount: share of it that the account does not pay.
-    currency: of all prices. price_answer: replaces the answer to every question for prices.
+    currency: of all prices. price_answer: replaces the answer to every question for prices. refills: CCE replaces a
+    spot instance that was taken back; otherwise the desired number falls with it. The vendor documents neither.
+    unbootable: uids of nodes whose server does not come up from a reboot.
     """
 
     def __init__(
@@ -87,6 +92,8 @@ class CceCloud:
         self.prices: dict[str, float] = {}
         self.discount, self.currency = 0.0, "CNY"
         self.price_answer: object = None
+        self.refills = True
+        self.unbootable: set[str] = set()
         self.agenda: Agenda[CceCloud] = Agenda()
         self._counts = {kind: itertools.count(1) for kind in _KINDS}
 
@@ -184,6 +191,40 @@ class CceCloud:
         with self.lock:
             self.forget(node)
 
+    def give_notice(self, node: str) -> None:
+        """Let the vendor take back a spot instance: it is gone after `times.reclaim`. Only the cluster's Node shows the
+        notice (node_registration.py); until then CCE refuses to delete it."""
+        with self.lock:
+            held = self.node(node)
+            assert held is not None, "a node that exists"
+            held.noticed = self.clock()
+            self.agenda.plan(held.noticed + self.times.reclaim, simulation.reclaimed, node)
+
+    def withdraw_notice(self, node: str) -> None:
+        """Let the vendor keep a spot instance running after all."""
+        with self.lock:
+            held = self.node(node)
+            assert held is not None, "a node that exists"
+            held.noticed = float("inf")
+
+    def change_template(
+        self, pool: str, *, group: str = DEFAULT, flavor: str = "", az: str = "", os: str = "", runtime: str = ""
+    ) -> None:
+        """Change what a scale group creates from now on; its nodes stay as they are."""
+        with self.lock:
+            held = self.pool(pool)
+            place = held.groups[group]
+            place.flavor, place.az = flavor or place.flavor, az or place.az
+            held.os, held.runtime = os or held.os, runtime or held.runtime
+
+    def repair(self, node: str, seconds: float) -> None:
+        """Let CCE repair a node for that long."""
+        with self.lock:
+            held = self.node(node)
+            assert held is not None, "a node that exists"
+            held.phase = REPAIRING
+            self.agenda.plan(self.clock() + seconds, simulation.repaired, node)
+
     # -- content
 
     def number(self, kind: str) -> str:
@@ -207,6 +248,7 @@ class CceCloud:
         """Add a node to a group."""
         node = self._node(pool.uid, pool.name, pool.cluster, group.flavor, group.az, phase, at)
         node.group, node.fate, node.billing = group.name, fate, pool.billing
+        node.os, node.runtime, node.spot = pool.os, pool.runtime, pool.spot
         group.nodes[node.uid] = node
         return node
 
@@ -234,6 +276,11 @@ class CceCloud:
             for pool in cluster.pools.values():
                 for group in pool.groups.values():
                     group.nodes.pop(uid, None)
+
+    def by_server(self, server: str) -> Node | None:
+        """Return the node of a server that exists."""
+        nodes = (node for cluster in self.clusters.values() for node in cluster.nodes() if node.phase != BUILD)
+        return next((node for node in nodes if node.server == server), None)
 
     def job(self, kind: str, cluster: str, resource: str, name: str) -> CceJob:
         """Start a job."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from infra.emulators.huaweicloud import iam, serializers
+from infra.emulators.huaweicloud import iam, serializers, simulation
 from infra.emulators.huaweicloud.account import CceCloud
 from infra.emulators.huaweicloud.authentication import CceKey, CceKeyRing, may
 from infra.emulators.huaweicloud.errors import CceRefusedError, bad, missing
@@ -69,6 +69,8 @@ class CceHandlers:
             "show-job": self._job,
             "list-addons": self._addons,
             "list-flavors": self._flavors,
+            "reboot-servers": self._reboot,
+            "show-server-job": self._server_job,
             "list-projects": lambda asked: (200, iam.projects(cloud.projects, asked.query.get("name"))),
             "rate-products": self._rate,
             "assume-agency": lambda asked: (201, iam.assume(self._ring, asked.key, asked.json(), cloud.clock())),
@@ -162,6 +164,25 @@ class CceHandlers:
         ]
         page, _ = _page(asked.query, found, lambda flavor: flavor.name, _MOST_FLAVORS)
         return 200, {"flavors": [serializers.flavor(each, self._cloud) for each in page]}
+
+    def _reboot(self, asked: CceRequest) -> tuple[int, Json]:
+        """Restart servers; the only action on servers that is emulated. A request for several has one job."""
+        told = asked.json().get("reboot")
+        servers = told.get("servers") if isinstance(told, dict) else None
+        if not isinstance(told, dict) or told.get("type") not in ("SOFT", "HARD") or not isinstance(servers, list):
+            raise CceRefusedError(400, "Ecs.0005", "The request parameters are invalid")
+        ids = [str(each.get("id", "")) for each in servers if isinstance(each, dict)]
+        nodes = [node for id_ in ids if (node := self._cloud.by_server(id_)) is not None]
+        if not nodes or len(nodes) < len(servers):
+            raise CceRefusedError(404, "Ecs.0114", "The instance does not exist")
+        return 200, {"job_id": [simulation.reboot(self._cloud, node) for node in nodes][-1]}
+
+    def _server_job(self, asked: CceRequest) -> tuple[int, Json]:
+        jobs = {uid.replace("-", ""): job for uid, job in self._cloud.jobs.items()}
+        found = jobs.get(asked.ids["job"])
+        if found is None:
+            raise CceRefusedError(404, "Ecs.0014", "The job does not exist")
+        return 200, serializers.server_job(found)
 
     def _rate(self, asked: CceRequest) -> tuple[int, Any]:
         if self._cloud.price_answer is not None:

@@ -14,7 +14,9 @@ import msgspec
 
 DEFAULT = "default"  # the scale group of a pool's default flavour and zone
 DEFAULT_POOL = "DefaultPool"
+OS = "Huawei Cloud EulerOS 2.0"
 BUILD, INSTALLING, ACTIVE, DELETING, ERROR = "Build", "Installing", "Active", "Deleting", "Error"
+REPAIRING = "Repairing"
 #: Node phases before a node has joined.
 COMING = frozenset({BUILD, INSTALLING})
 #: Cluster phases in which its pools accept requests.
@@ -24,7 +26,7 @@ OPEN = frozenset({"Available", "ScalingUp", "ScalingDown"})
 class CceDurations(msgspec.Struct, frozen=True):
     """Durations in seconds. order: until CCE knows that a machine is unavailable. build, install: the two stages of a
     node's creation. delete: of a node. retry: until CCE retries missing nodes. job: how long a job is known after
-    its end."""
+    its end. reclaim: from the notice until a spot instance is gone. reboot: of a server."""
 
     order: float = 15.0
     build: float = 40.0
@@ -32,6 +34,8 @@ class CceDurations(msgspec.Struct, frozen=True):
     delete: float = 30.0
     retry: float = 120.0
     job: float = 3600.0
+    reclaim: float = 300.0
+    reboot: float = 60.0
 
 
 class CceProvisioningFate(msgspec.Struct, frozen=True):
@@ -71,7 +75,9 @@ class CceCondition(msgspec.Struct, frozen=True):
 @dataclass(slots=True)
 class Node:
     """A node of CCE. pool: the pool's uid, DEFAULT_POOL for a node without a pool. since: time when it became Active,
-    infinity before. protected: from resizing of its pool. billing: 1 is prepaid."""
+    infinity before. protected: from resizing of its pool. billing: 1 is prepaid. os, runtime, spot: as its pool's
+    template said when it was ordered. noticed: since when the vendor takes it back, infinity if it does not. reboots:
+    times that its server was restarted."""
 
     uid: str
     name: str
@@ -90,6 +96,16 @@ class Node:
     job: str = ""
     protected: bool = False
     billing: int = 0
+    os: str = OS
+    runtime: str = "containerd"
+    spot: bool = False
+    noticed: float = float("inf")
+    reboots: int = 0
+
+    @property
+    def reclaimed(self) -> bool:
+        """Return whether the vendor takes it back."""
+        return self.noticed != float("inf")
 
     @property
     def leaves(self) -> bool:
@@ -157,6 +173,7 @@ class CcePool:
     taints: list[dict[str, str]] = field(default_factory=list)
     extend: dict[str, Any] = field(default_factory=dict)
     runtime: str = "containerd"
+    os: str = OS
     phase: str = ""
     taken: float = float("-inf")
 
@@ -164,6 +181,11 @@ class CcePool:
     def desired(self) -> int:
         """Return the desired number of all groups."""
         return sum(group.desired for group in self.groups.values())
+
+    @property
+    def spot(self) -> bool:
+        """Return whether its new nodes are spot instances."""
+        return self.extend.get("marketType") == "spot"
 
     def all_nodes(self) -> Iterator[Node]:
         """Return the nodes of all groups."""

@@ -75,6 +75,8 @@ class CceMutations:
             raise bad(f"the status of the cluster is {cluster.phase}")
         if node.leaves:
             return
+        if node.reclaimed:
+            raise bad(f"spot price node {node.name} is being reclaimed and cannot be deleted")
         pool = cluster.pools.get(node.pool)
         if pool is not None:
             self._hold(pool)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from infra.emulators.vendor_common.http_messages import VendorRoutes
 
-WRITES = frozenset({"scale-pool", "update-pool", "delete-node", "lock-nodes", "unlock-nodes"})
+WRITES = frozenset({"scale-pool", "update-pool", "delete-node", "lock-nodes", "unlock-nodes", "reboot-servers"})
 _PROJECT = "/api/v3/projects/{project}"
 _CLUSTER = f"{_PROJECT}/clusters/{{cluster}}"
 _POOL = f"{_CLUSTER}/nodepools/{{pool}}"
@@ -23,6 +23,8 @@ ROUTES = VendorRoutes(
         ("GET", f"{_PROJECT}/jobs/{{job}}", "show-job", "cce:job:get"),
         ("GET", "/api/v3/addons", "list-addons", "cce:addonInstance:list"),
         ("GET", "/v1/{project}/cloudservers/flavors", "list-flavors", "ecs:cloudServerFlavors:get"),
+        ("POST", "/v1/{project}/cloudservers/action", "reboot-servers", "ecs:cloudServers:reboot"),
+        ("GET", "/v1/{project}/jobs/{job}", "show-server-job", ""),
         ("GET", "/v3/projects", "list-projects", "iam:projects:listProjects"),
         ("POST", "/v2/bills/ratings/on-demand-resources", "rate-products", ""),
         ("POST", "/v3.0/OS-CREDENTIAL/securitytokens", "assume-agency", ""),

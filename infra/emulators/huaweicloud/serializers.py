@@ -72,7 +72,7 @@ def _spec(held: CcePool) -> Json:
     template = {
         "flavor": own.flavor,
         "az": own.az,
-        "os": "Huawei Cloud EulerOS 2.0",
+        "os": held.os,
         "billingMode": held.billing,
         "rootVolume": {"size": 50, "volumetype": "SSD"},
         "dataVolumes": [{"size": 100, "volumetype": "SSD"}],
@@ -195,7 +195,14 @@ def node(held: Node, cloud: CceCloud) -> Json:
     return _object(
         "Node",
         metadata=meta,
-        spec={"flavor": held.flavor, "az": held.az, "billingMode": held.billing, "os": "Huawei Cloud EulerOS 2.0"},
+        spec={
+            "flavor": held.flavor,
+            "az": held.az,
+            "billingMode": held.billing,
+            "os": held.os,
+            "runtime": {"name": held.runtime},
+            "extendParam": {"marketType": "spot"} if held.spot else {},
+        },
         status=status,
     )
 
@@ -214,6 +221,23 @@ def job(held: CceJob) -> Json:
         },
         status={"phase": held.phase, "reason": held.reason},
     )
+
+
+_SERVER_JOBS = {"Running": "RUNNING", "Success": "SUCCESS", "Failed": "FAIL"}
+
+
+def server_job(held: CceJob) -> Json:
+    """A job of the compute service."""
+    code, _, reason = held.reason.partition(": ")
+    return {
+        "job_id": held.uid.replace("-", ""),
+        "job_type": held.type,
+        "status": _SERVER_JOBS[held.phase],
+        "begin_time": stamp(held.started),
+        "error_code": code or None,
+        "fail_reason": reason or None,
+        "entities": {"sub_jobs_total": 1},
+    }
 
 
 def cluster(held: CceCluster) -> Json:

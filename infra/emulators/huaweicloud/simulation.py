@@ -16,6 +16,7 @@ from infra.emulators.huaweicloud.models import (
     ERROR,
     INSTALLING,
     NO_QUOTA,
+    REPAIRING,
     SOLD_OUT,
     CceCondition,
     CcePool,
@@ -167,6 +168,42 @@ def _gone(cloud: CceCloud, uid: str, at: float) -> None:
     place = _place(cloud, f"{node.pool}/{node.group}")
     if place is not None:
         settle(cloud, *place, at)
+
+
+def reclaimed(cloud: CceCloud, uid: str, at: float) -> None:
+    """Take a spot instance away, unless the notice was withdrawn meanwhile."""
+    node = cloud.node(uid)
+    if node is None or not node.reclaimed or at < node.noticed + cloud.times.reclaim:
+        return
+    cloud.forget(uid)
+    place = _place(cloud, f"{node.pool}/{node.group}")
+    if place is not None:
+        pool, group = place
+        group.desired -= 0 if cloud.refills else min(1, group.desired)
+        settle(cloud, pool, group, at)
+
+
+def repaired(cloud: CceCloud, uid: str, _: float) -> None:
+    """End the repair of a node."""
+    node = cloud.node(uid)
+    if node is not None and node.phase == REPAIRING:
+        node.phase = ACTIVE
+
+
+def reboot(cloud: CceCloud, node: Node) -> str:
+    """Start to restart a node's server. Returns the job's id in the compute service's form."""
+    node.reboots += 1
+    job = cloud.job("rebootServer", node.cluster, node.uid, node.name)
+    cloud.agenda.plan(cloud.clock() + cloud.times.reboot, _rebooted, job.uid)
+    return job.uid.replace("-", "")
+
+
+def _rebooted(cloud: CceCloud, uid: str, at: float) -> None:
+    job = cloud.jobs[uid]
+    if job.resource in cloud.unbootable:
+        _end(cloud, uid, "Failed", "Ecs.0219: the server does not start", at)
+    else:
+        _end(cloud, uid, "Success", "", at)
 
 
 def _end(cloud: CceCloud, uid: str, phase: str, reason: str, at: float) -> None:

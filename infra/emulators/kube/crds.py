@@ -20,6 +20,9 @@ from infra.emulators.kube.store import ObjectStore
 
 GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
 OWN = Path(__file__).with_name("definitions")
+HEALTH_CHECKS = OWN / "health_checks"
+"""The definition of MachineHealthChecks, which is only loaded where a cluster is to have some: an object more changes
+the random names of all that are created later."""
 
 
 def _priority(name: str) -> tuple[int, int, int]:

@@ -18,6 +18,7 @@ from chalicelib.providers.registry import build
 from infra.emulators.controllers.capi.controller import ClusterApi
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.kube.auth import MASTERS, RbacRule, User
+from infra.emulators.kube.crds import HEALTH_CHECKS, load
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
@@ -31,6 +32,7 @@ PLURALS = {
     "MachinePool": "machinepools",
     "Machine": "machines",
     "Cluster": "clusters",
+    "MachineHealthCheck": "machinehealthchecks",
 }
 LIMITED = "system:serviceaccount:outscaler:outscaler"
 
@@ -44,6 +46,8 @@ class Management:
         users = (User("admin", "token-of-admin", (MASTERS,)), User(LIMITED, "token-of-limited"))
         more: dict[str, Any] = {} if crds is None else {"crd_directory": crds}
         self.server = ApiServer(self.store, users=users, rbac={LIMITED: rules or ()}, **more)
+        if crds is None:
+            load(self.store, HEALTH_CHECKS)
         self.user = "admin" if rules is None else LIMITED
         self.controllers = ClusterApi(self.store, self.clock)
         self.version = ""  # the version that providers are configured to use

@@ -153,6 +153,22 @@ def cluster(name: str = "c1", *, paused: bool = False, topology: Mapping[str, in
     }
 
 
+def health_check(
+    name: str, selector: Json | None = None, *, cluster: str = "c1", namespace: str = "default", **spec: Any
+) -> Json:
+    """A MachineHealthCheck, by default of all Machines of the cluster; spec: further fields of it."""
+    return {
+        "apiVersion": f"{GROUP}/v1beta2",
+        "kind": "MachineHealthCheck",
+        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-MachineHealthCheck-{namespace}-{name}"},
+        "spec": {
+            "clusterName": cluster,
+            "selector": {"matchLabels": {f"{GROUP}/cluster-name": cluster}} if selector is None else selector,
+            **spec,
+        },
+    }
+
+
 def in_v1beta1(obj: Json) -> Json:
     """Returns the same object in the older version: references that name a version, conditions at another path."""
     old: Json = json.loads(json.dumps(obj).replace(f"{GROUP}/v1beta2", f"{GROUP}/v1beta1"))

@@ -76,6 +76,7 @@ def test_capi_call_count_does_not_grow_with_groups_or_nodes(count: int) -> None:
             "machinepools",
             "machines",
             "clusters",
+            "machinehealthchecks",
         ]
 
 

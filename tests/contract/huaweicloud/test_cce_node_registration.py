@@ -7,9 +7,11 @@ import pytest
 from chalicelib.model.quantity import parse_amount
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.huaweicloud.account import CceCloud
+from infra.emulators.huaweicloud.errors import CceRefusedError
 from infra.emulators.huaweicloud.models import DEFAULT
 from infra.emulators.huaweicloud.mutations import CceMutations
 from infra.emulators.huaweicloud.node_registration import (
+    RECLAIMED,
     UNINITIALIZED,
     CceNodeRegistration,
     CceRegistrationOptions,
@@ -116,3 +118,59 @@ def test_huawei_node_labels_and_sizes_equal_those_of_cce() -> None:
         "1",
     )
     assert other["status"]["capacity"]["pods"] == "30"
+
+
+# -- spot instances
+
+
+def reclaimed_yard(ways: CceRegistrationOptions | None = None) -> tuple[CceJoiningFixture, str, str]:
+    """Returns a cluster with a spot instance that the vendor takes back, its uid and the name of its Node."""
+    yard = CceJoiningFixture(ways)
+    pool = yard.cloud.add_pool(yard.ours.uid, "web", size=1, extend={"marketType": "spot"})
+    (node,) = pool.groups[DEFAULT].nodes.values()
+    yard.after(20.0)
+    yard.cloud.give_notice(node.uid)
+    return yard, node.uid, node.ip
+
+
+def test_huawei_notice_is_shown_by_a_taint_and_an_event_at_the_next_check() -> None:
+    yard, _, name = reclaimed_yard()
+    held = yard.store.peek("nodes", name)
+    assert held is not None
+    assert held["metadata"]["labels"]["cce.io/is-spot"] == "true"
+    assert RECLAIMED["key"] not in yard.after(119.0)[name]
+    assert RECLAIMED["key"] in yard.after(1.0)[name]
+    yard.after(1.0)
+    events = [event["reason"] for event in yard.store.list("events")]
+    assert events == ["ReceivedReclaimNodeNotification"]
+
+
+def test_huawei_notice_is_not_shown_without_the_add_on() -> None:
+    yard, _, name = reclaimed_yard(CceRegistrationOptions(check=float("inf")))
+    assert RECLAIMED["key"] not in yard.after(299.0)[name]
+    assert name not in yard.after(1.0)
+
+
+def test_huawei_withdrawn_notice_disappears_and_the_instance_stays() -> None:
+    yard, uid, name = reclaimed_yard()
+    assert RECLAIMED["key"] in yard.after(120.0)[name]
+    yard.cloud.withdraw_notice(uid)
+    assert RECLAIMED["key"] not in yard.after(1.0)[name]
+    assert name in yard.after(600.0)
+
+
+@pytest.mark.parametrize(("refills", "size"), [(True, 1), (False, 0)])
+def test_huawei_pool_refills_a_reclaimed_instance_or_becomes_smaller(*, refills: bool, size: int) -> None:
+    yard, uid, name = reclaimed_yard()
+    yard.cloud.refills = refills
+    assert name not in yard.after(300.0)
+    (pool,) = yard.cloud.pools()
+    assert (pool.desired, [node.uid for node in pool.all_nodes()] != [], yard.cloud.node(uid)) == (size, refills, None)
+
+
+def test_huawei_instance_that_is_taken_back_cannot_be_deleted() -> None:
+    yard, uid, _ = reclaimed_yard()
+    node = yard.cloud.node(uid)
+    assert node is not None
+    with pytest.raises(CceRefusedError, match="being reclaimed"):
+        CceMutations(yard.cloud).delete(yard.ours, node, keeps_size=False)

@@ -64,6 +64,9 @@ def everything(bench: HuaweiBench) -> list[LoggedOperation]:
         node.phase = DELETING
     assert isinstance(drive(bench, removal), Succeeded)
     bench.settle()
+    first = bench.machines(group)[0]
+    restart = order(bench, OperationKind.RESTART_NODE, group, 2, 2, first, op="c-0123456789abcdef")
+    assert isinstance(drive(bench, restart), Succeeded)
     assert seen(bench, group).target == bench.target(group) == 2
     return bench.look()
 
@@ -81,7 +84,7 @@ def bench() -> Iterator[HuaweiBench]:
 def test_huawei_policy_lists_exactly_the_used_actions_and_suffices(bench: HuaweiBench) -> None:
     calls = everything(bench)
     assert denied(calls) == set()
-    assert {call.action for call in calls} == actions("policy")
+    assert {call.action for call in calls if call.action} == actions("policy")  # a job of ECS needs none
 
 
 @pytest.mark.parametrize("missing", sorted(actions("policy") - SPARED))

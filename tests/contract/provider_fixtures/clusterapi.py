@@ -162,6 +162,25 @@ class ClusterApiBench:
             self._add_machine(f"{name}-{index}", of, cluster)
         return f"MachineDeployment/default/{name}"
 
+    def redefine(self, group: str) -> None:
+        """See NodeLifeFixture. Only with this strategy do outdated Machines wait for somebody to replace them."""
+        self._update(group, {"rollout": {"strategy": {"type": "OnDelete"}}})
+        self._roll(group)
+
+    def occupy(self, group: str) -> None:
+        """A user changes the template, and the rollout replaces all Machines."""
+        self._roll(group)
+
+    def _roll(self, group: str) -> None:
+        self.controllers.step()
+        self.controllers.change_template(group, "v1.99.0")
+        self.settle(0.0)
+
+    def _update(self, group: str, spec: KubeObject) -> None:
+        held = self.store.get("machinedeployments", group.rpartition("/")[2], "default", GROUP)
+        assert held is not None
+        self.store.update("machinedeployments", {**held, "spec": {**held["spec"], **spec}}, GROUP)
+
     def _add_machine(self, name: str, of: str, cluster: str) -> None:
         there = cluster == "ours"
         made = finalized(

@@ -10,17 +10,19 @@ from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers import registry
 from chalicelib.providers.base import Connection, Provider
-from chalicelib.providers.services import Cache, NullCache, ProviderServices, RateLimiter
+from chalicelib.providers.services import Cache, ProviderServices, RateLimiter
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.huaweicloud.account import REGION, CceCloud
 from infra.emulators.huaweicloud.authentication import CceKey
 from infra.emulators.huaweicloud.models import DEFAULT, NOT_INSTALLED, SOLD_OUT, CceDurations, CcePool, ScaleGroup
+from infra.emulators.huaweicloud.mutations import CceMutations
 from infra.emulators.huaweicloud.node_registration import CceRegistrationOptions, joined, node_object
 from infra.emulators.huaweicloud.server import HuaweiServer
 from infra.emulators.vendor_common.dispatcher import LoggedOperation
 from infra.emulators.vendor_common.fault_injection import VendorFault
+from tests.contract.provider_fixtures.cherryservers import MemoryCache
 from tests.contract.provider_fixtures.workload import Workload, ready_node
 from tests.contract.suite.kubelets import Kubelets
 from tests.contract.suite.provider_fixture import Misfortune, Trouble
@@ -43,6 +45,15 @@ _FAULTS = {
     Trouble.LOST_ANSWER: VendorFault.LOST_ANSWER,
 }
 _FATES = {Misfortune.OUT_OF_STOCK: SOLD_OUT, Misfortune.NEVER_COMES: NOT_INSTALLED}
+
+
+class RestartCache(MemoryCache):
+    """Keeps which restarts were requested, and no answers to reads: every observation makes all of its calls."""
+
+    def put(self, key: str, value: bytes, seconds: float) -> None:
+        """See services.Cache."""
+        if "/once/" in key:
+            super().put(key, value, seconds)
 
 
 class HuaweiBench:
@@ -75,7 +86,7 @@ class HuaweiBench:
         self.theirs = self.cloud.add_cluster("theirs").uid
         self.server = HuaweiServer(self.cloud, in_process=True)
         self.settings: dict[str, str] = {}
-        self.shared_cache: Cache = NullCache()
+        self.shared_cache: Cache = RestartCache(self.clock)
         self.ways = ways or CceRegistrationOptions(boot=0.0, taint=0.0)
         self._grouped, self._actions, self._strangers = grouped, actions, set[str]()
         self._bounds: dict[str, GroupPolicy] = {}
@@ -125,6 +136,21 @@ class HuaweiBench:
         if cluster == "ours":
             self.bind(f"{pool.uid}/{EXTRA}", least, most)
         return f"{pool.uid}/{EXTRA}"
+
+    def redefine(self, group: str) -> None:
+        """See NodeLifeFixture. Not the flavour: by it CCE's nodes are known to be of their scale group."""
+        self.cloud.change_template(group.partition("/")[0], os="Ubuntu 22.04")
+
+    def occupy(self, group: str) -> None:
+        """A user deletes a node and keeps the size, so CCE creates another one."""
+        node = next(iter(self.group(group).nodes.values()))
+        CceMutations(self.cloud).delete(self.cloud.clusters[node.cluster], node, keeps_size=True)
+
+    def reboots(self, machine: str) -> int:
+        """See NodeLifeFixture."""
+        node = self.cloud.node(machine)
+        assert node is not None
+        return node.reboots
 
     def bind(self, group: str, least: int, most: int) -> None:
         """Adds a group to the policy, with these bounds."""

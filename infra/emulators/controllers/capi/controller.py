@@ -12,9 +12,10 @@ import msgspec
 
 from infra.emulators.controllers.capi import fields
 from infra.emulators.controllers.capi.machine_deployments import MachineDeployments, MachineSets
+from infra.emulators.controllers.capi.machine_health_checks import MachineHealthChecks
 from infra.emulators.controllers.capi.machine_pools import MachinePools
 from infra.emulators.controllers.capi.machines import FAULTS, Amounts, MachineClass, Machines, MachineTimes
-from infra.emulators.controllers.object_writes import Moved, is_true, listed, with_conditions, write_status
+from infra.emulators.controllers.object_writes import Moved, erase, is_true, listed, with_conditions, write_status
 from infra.emulators.kube.store import ObjectStore
 
 KINDS = ("machinedeployments", "machinesets", "machinepools")
@@ -67,6 +68,8 @@ class ClusterApi:
         )
         self._deployments = Moved(MachineDeployments(store, clock).step, store, (deployments, sets, machines, clusters))
         self._sets = Moved(MachineSets(store, clock, self._take_fault).step, store, (sets, machines, clusters))
+        self._store = store
+        self._health_checks = MachineHealthChecks(store, cluster, clock)
         self._pausing = Moved(Pausing(store, clock).step, store, (deployments, sets, pools, clusters))
         self._machines = Machines(store, cluster, clock, settings.times, settings.classes, settings.reserve)
         self._pools = MachinePools(
@@ -84,11 +87,28 @@ class ClusterApi:
         namespace, name = group.split("/")[-2:]
         self._faults.setdefault((namespace, name), []).extend([kind] * count)
 
+    def take_away(self, machine: str) -> None:
+        """Let the infrastructure take back a Machine, `<namespace>/<name>`: a handler of its notices deletes the
+        Machine, so the server and the Node go without any drain, and the MachineSet creates another one."""
+        namespace, name = machine.split("/")
+        held = self._store.peek("machines", name, namespace, fields.GROUP)
+        assert held is not None, "a Machine that exists"
+        erase(self._store, "machines", held, fields.GROUP)
+
+    def change_template(self, group: str, version: str) -> None:
+        """Give a MachineDeployment, `<namespace>/<name>`, a template of another Kubernetes version."""
+        namespace, name = group.split("/")[-2:]
+        held = self._store.get("machinedeployments", name, namespace, fields.GROUP)
+        assert held is not None, "a MachineDeployment that exists"
+        held["spec"]["template"]["spec"]["version"] = version
+        self._store.update("machinedeployments", held, fields.GROUP)
+
     def _take_fault(self, namespace: str, name: str) -> str:
         waiting = self._faults.get((namespace, name))
         return waiting.pop(0) if waiting else ""
 
     def step(self) -> None:
+        self._health_checks.step()
         self._deployments.step()
         self._sets.step()
         self._pools.step()

@@ -205,6 +205,9 @@ class MachineDeployments:
         if current is None:
             return
         handed = {**fields.marks(current), **fields.inherited(deployment)}
+        newest = max(map(_revision, sets))
+        if _revision(current) < newest:  # an earlier template again: its set becomes the newest one
+            handed[fields.REVISION] = str(newest + 1)
         if handed != fields.marks(current):
             write(self._store, "machinesets", changed(current, "metadata", annotations=handed), fields.GROUP)
 

@@ -9,7 +9,7 @@ import msgspec
 from chalicelib.model.quantity import parse_amount
 from chalicelib.model.timestamps import parse_time
 from infra.emulators.controllers.capi import fields
-from infra.emulators.controllers.kubelet import NOT_READY
+from infra.emulators.controllers.kubelet import NOT_READY, with_taint
 from infra.emulators.controllers.object_writes import (
     changed,
     controller_of,
@@ -136,6 +136,8 @@ def initialised(node: KubeObject, machine: KubeObject, owner: KubeObject | None)
     }
     if owner is not None:
         marks |= {fields.OWNER_KIND: owner["kind"], fields.OWNER_NAME: owner["name"]}
+    # Cluster API copies this label from the status of the infrastructure's object, which is not emulated.
+    interruptible = {fields.INTERRUPTIBLE: ""} if fields.INTERRUPTIBLE in (machine_meta.get("labels") or {}) else {}
     start_up = fields.UNINITIALIZED["key"]
     taints = [taint for taint in node["spec"].get("taints") or () if taint["key"] != start_up]
     return {
@@ -144,9 +146,21 @@ def initialised(node: KubeObject, machine: KubeObject, owner: KubeObject | None)
         "metadata": {
             **meta,
             "annotations": {**(meta.get("annotations") or {}), **marks},
-            "labels": {**(meta.get("labels") or {}), **managed(machine_meta.get("labels") or {})},
+            "labels": {**(meta.get("labels") or {}), **managed(machine_meta.get("labels") or {}), **interruptible},
         },
     }
+
+
+def outdated_sets(machine_sets: Iterable[KubeObject]) -> frozenset[str]:
+    """Return the uids of MachineSets that are of an earlier revision than another one of their MachineDeployment."""
+    revisions: dict[str, dict[str, int]] = {}
+    for machine_set in machine_sets:
+        owner, text = controller_of(machine_set), fields.marks(machine_set).get(fields.REVISION, "")
+        if owner is not None and text.isdigit():
+            revisions.setdefault(owner["uid"], {})[machine_set["metadata"]["uid"]] = int(text)
+    return frozenset(
+        uid for by_set in revisions.values() for uid, revision in by_set.items() if revision < max(by_set.values())
+    )
 
 
 TEMPLATES = ("localmachinetemplates", "infrastructure.cluster.x-k8s.io")
@@ -183,11 +197,15 @@ class Machines:
         self._classes, self._reserve = classes, reserve
         # (namespace, name) -> a Machine and its Node that need no action until one of them is replaced.
         self._rest: dict[tuple[str, str], tuple[KubeObject, KubeObject | None]] = {}
+        self._outdated: frozenset[str] = frozenset()  # uids of MachineSets of earlier revisions
 
     def step(self) -> None:
         now = self._clock()
         paused = fields.paused_clusters(listed(self._store, "clusters", fields.GROUP))
         before, self._rest = self._rest, {}
+        outdated = outdated_sets(listed(self._store, "machinesets", fields.GROUP))
+        if outdated != self._outdated:
+            self._outdated, before = outdated, {}
         for machine in listed(self._store, "machines", fields.GROUP):
             meta = machine["metadata"]
             key = (meta["namespace"], meta["name"])
@@ -276,10 +294,20 @@ class Machines:
     def _watch(self, machine: KubeObject, now: float) -> None:
         node = self._node_of(machine)
         ready = node is not None and is_true(node, "Ready")
-        if is_true(machine, "Ready") != ready:
+        if node is not None and (taints := self._other_taints(machine, node)) is not None:
+            write(self._workload, "nodes", changed(node, "spec", taints=taints))
+        elif is_true(machine, "Ready") != ready:
             self._put_status(machine, {"conditions": self._conditions(machine, now, infrastructure=True, ready=ready)})
         elif fields.marks(machine).get(fields.FAULT) not in fields.FAILURES:  # this fault takes effect only later
             self._rest[(machine["metadata"]["namespace"], machine["metadata"]["name"])] = (machine, node)
+
+    def _other_taints(self, machine: KubeObject, node: KubeObject) -> list[KubeObject] | None:
+        """Return the Node's taints with, or without, that of an outdated Machine; None if they are right."""
+        owner = controller_of(machine)
+        present = owner is not None and owner["uid"] in self._outdated
+        taints = node["spec"].get("taints") or []
+        wanted = with_taint(taints, fields.OUTDATED, present=present)
+        return None if len(wanted) == len(taints) else wanted
 
     def _delete(self, machine: KubeObject, now: float) -> None:
         """Cordon the Node at once and remove it together with the Machine."""

@@ -145,7 +145,7 @@ class EmulatedCce(HuaweiBench):
     # -- what the vendor got
 
     def changes(self) -> list[str]:
-        """Returns all changes that were requested, as `scale TOTAL GROUP` and `delete UID`."""
+        """Returns all changes that were requested, as `scale TOTAL GROUP`, `delete UID` and `restart SERVER`."""
         return [_word(request) for request in self.server.requests if request.method != "GET"]
 
     @property
@@ -158,7 +158,10 @@ class EmulatedCce(HuaweiBench):
 def _word(request: Incoming) -> str:
     if request.method == "DELETE":
         return f"delete {request.path.rpartition('/')[2]}"
-    spec = json.loads(request.body)["spec"]
+    body = json.loads(request.body)
+    if "reboot" in body:
+        return f"restart {body['reboot']['servers'][0]['id']}"
+    spec = body["spec"]
     return f"scale {spec['desiredNodeCount']} {' '.join(spec['scaleGroups'])}"
 
 

@@ -34,6 +34,7 @@ from tests.unit.providers.huaweicloud.test_decoding import C7, CCE_NODE, JOB, NO
 PACKAGE = Path(package.__file__).parent
 BASE = f"/api/v3/projects/{PROJECT}/clusters/{CLUSTER}"
 PAGE = scripted(502, b"<html><title>502 Bad Gateway</title></html>", {"Content-Type": "text/html"})
+ECS_JOB, SERVER = "ff80808288d41e1b018990260955686a", "e5000000-0000-11ee-8b5e-000000000001"
 LOCKED = refusal(429, "CCE.01429002", "locked by another request")
 
 # Each call: its request line, the call itself, and an answer.
@@ -60,6 +61,16 @@ CALLS: dict[str, tuple[str, Callable[[CceApi], object], object]] = {
     ),
     "flavors": (f"GET /v1/{PROJECT}/cloudservers/flavors", lambda api: api.flavors(AZ), {"flavors": [C7]}),
     "scale": (f"POST {BASE}/nodepools/{POOL}/operation/scale", lambda api: api.scale(POOL, 3, "default"), b""),
+    "server job": (
+        f"GET /v1/{PROJECT}/jobs/{ECS_JOB}",
+        lambda api: api.server_job(ECS_JOB),
+        {"job_id": ECS_JOB, "job_type": "rebootServer", "status": "RUNNING"},
+    ),
+    "restart": (
+        f"POST /v1/{PROJECT}/cloudservers/action",
+        lambda api: api.restart_server(SERVER, "op"),
+        {"job_id": ECS_JOB},
+    ),
     "delete": (f"DELETE {BASE}/nodes/{NODE}", lambda api: api.delete_node(NODE), CCE_NODE),
 }
 READS = [name for name, (line, _, _) in CALLS.items() if line.startswith("GET")]
@@ -277,7 +288,7 @@ def _calls() -> Iterator[tuple[str, str, ast.Call]]:
 @each_row(
     ("danger", "method", "wanted"),
     [
-        ("a missing total", "'POST'", ["api.scale_call", "api.price_call", "credentials.granted"]),
+        ("a missing total", "'POST'", ["api.scale_call", "api.restart_call", "api.price_call", "credentials.granted"]),
         ("an update", "'PUT'", []),
         ("a deletion", "'DELETE'", ["api.delete_call"]),
     ],
@@ -291,6 +302,7 @@ def test_CCE_DANGER_1_to_3_package_has_no_other_way_to_send_requests() -> None:
         ("api.CceApi", "'GET'"),
         ("api.scale_call", "'POST'"),
         ("api.delete_call", "'DELETE'"),
+        ("api.restart_call", "'POST'"),
         ("api.price_call", "'POST'"),
         ("credentials.Projects", "'GET'"),
         ("credentials.granted", "'POST'"),
