@@ -30,6 +30,7 @@ MOST_STARTING = 1_000
 LONGEST = 86_400.0
 """Seconds beyond which a time is that of a wrong clock, or of a machine that was off."""
 _AHEAD = 3_600.0  # seconds by which the clock of the API server may be ahead
+_UNSEEN = 900.0  # seconds after its creation until a new instance is in the vendor's list, or is a node
 
 
 def count_joins(state: ClusterState, memory: Memory) -> ClusterState:
@@ -88,7 +89,7 @@ class _Count:
         if node.name not in self.starting:
             if len(self.starting) >= MOST_STARTING:
                 return
-            self.starting[node.name] = _requested_at(node, self._instance(node), self.memory.request)
+            self.starting[node.name] = self._requested_at(node)
         ready_at = _kubelet_ready(node, self.state.now)
         if self.state.buckets[node.name] is not Bucket.READY:
             if ready_at:
@@ -150,20 +151,23 @@ class _Count:
         existing = len(group.nodes) + len(group.contested) + len(group.failed) + len(group.unregistered)
         return max(0, min(request.increase, group.group.target - existing))
 
+    def _requested_at(self, node: Node) -> float:
+        """Return when a node was requested, 0.0 if that is not known: with the open request, unless its instance
+        existed before it, otherwise with the creation of its instance. An instance that is first seen without a Node
+        long after its creation has been a node before."""
+        instance, request, now = self._instance(node), self.memory.request, self.state.now
+        created = instance.created if instance is not None else 0.0
+        if request is not None and request.since <= (created or node.created):
+            return request.since
+        if instance is None or min(self.state.memory.unregistered.get(instance.id, now), now) > created + _UNSEEN:
+            return 0.0
+        return created
+
     def _instance(self, node: Node) -> Instance | None:
         if self._instances is None:
             instances: Sequence[Instance] = self.group.group.instances
             self._instances = {i.id: i for i in instances} | {i.node: i for i in instances if i.node}
         return self._instances.get(node.name) or self._instances.get(node.provider_id)
-
-
-def _requested_at(node: Node, instance: Instance | None, request: ScaleUpRequest | None) -> float:
-    """Return when a node was requested, 0.0 if that is not known: with the open request, unless its instance existed
-    before it, otherwise with the creation of its instance."""
-    created = instance.created if instance is not None else 0.0
-    if request is not None and request.since <= (created or node.created):
-        return request.since
-    return created
 
 
 def _kubelet_ready(node: Node, now: float) -> float:

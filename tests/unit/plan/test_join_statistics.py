@@ -85,6 +85,17 @@ def test_time_that_only_a_wrong_clock_explains_is_not_kept(created: float) -> No
     assert counts(story) == ((), 1, 0)
 
 
+@pytest.mark.parametrize(("seen_at", "times"), [(None, ()), (5000, ()), (60, (5130,))])
+def test_instance_that_was_a_node_before_has_no_time(seen_at: int | None, times: tuple[int, ...]) -> None:
+    """It is first seen without a Node long after its creation; a slow one is seen at once."""
+    story = begun()
+    x = instance("x", NOW + 10)
+    if seen_at is not None:
+        story.see(seen_at, OLD_NODE, instances=[x])
+    story.see(5200, OLD_NODE, new_node("x", NOW + 5100, NOW + 5140), instances=[x])
+    assert story.joins.ready == times
+
+
 def test_ready_time_of_another_life_is_replaced_by_the_pass() -> None:
     story = begun()
     story.request(1, NOW + 10)
