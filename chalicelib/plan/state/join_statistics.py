@@ -12,6 +12,7 @@ fails, so that a pass without any of it writes nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import msgspec
@@ -157,7 +158,8 @@ class _Count:
         long after its creation has been a node before."""
         instance, request, now = self._instance(node), self.memory.request, self.state.now
         created = instance.created if instance is not None else 0.0
-        if request is not None and request.since <= (created or node.created):
+        # Creation times are whole seconds.
+        if request is not None and math.floor(request.since) <= (created or node.created):
             return request.since
         if instance is None or min(self.state.memory.unregistered.get(instance.id, now), now) > created + _UNSEEN:
             return 0.0

@@ -58,6 +58,13 @@ def test_node_that_is_ready_when_first_seen_is_counted_once() -> None:
         assert counts(story) == ((120,), 1, 0)
 
 
+def test_node_of_the_second_of_the_request_belongs_to_it() -> None:
+    story = begun()
+    story.request(1, NOW + 100.7)
+    story.see(180, OLD_NODE, new_node("a", NOW + 100, NOW + 130))
+    assert story.joins.ready == (29,)
+
+
 @pytest.mark.parametrize(
     ("created", "times"),
     [
