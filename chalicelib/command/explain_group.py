@@ -11,12 +11,16 @@ from chalicelib.command.explain_view import ExplainContext, Explanation, sentenc
 from chalicelib.command.output import Table, plural
 from chalicelib.command.plan_output import on_new, rows_of_group, some
 from chalicelib.model.group import NodeGroup
+from chalicelib.model.join_summary import ENOUGH, learnt_timeout
 from chalicelib.model.memory import GroupMemory
 from chalicelib.model.overview import GroupOverview
 from chalicelib.model.plan import GroupVerdict, Plan, ScaleUp
 from chalicelib.model.policy import ConsolidationMode
+from chalicelib.model.quantity import format_duration
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.timeouts import provision_time
 from chalicelib.model.timestamps import format_time
+from chalicelib.plan.prices import MICRO, NoPrice, price_book
 from chalicelib.reasons.text import sentence
 from chalicelib.record.tables import price_words
 from chalicelib.record.views import GroupView, as_json, coded, group_view
@@ -42,7 +46,7 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     says = [_growth(verdict, scale_up)]
     if removed:
         says.append(f"{len(removed)} of its nodes would be removed: {', '.join(removed)}.")
-    view = group_view(name, context.decided.memory.groups.get(name, GroupMemory()))
+    view = group_view(name, context.decided.memory.groups.get(name, GroupMemory()), case.now)
     data = {"verdict": _verdict(verdict, scale_up), **_state_data(verdict, view, nodes, case.now)}
     if scale_up is not None:
         sizes = {"from": scale_up.from_size, "to": scale_up.to_size, "max": scale_up.max}
@@ -69,8 +73,9 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     data |= {"consolidation": purchases} if purchases else {}
     tables = (new_nodes, refusals, plan_output.rules_table(rules, next_times), own_nodes)
     price, words = _price(context, group)
-    data |= {"price": price}
-    facts = (*_facts(verdict, view, case.now), ("price", words), ("consolidation", purchase_words))
+    learned, learned_facts = _learned(context, group, verdict, view)
+    data |= {"price": price, "learned": learned}
+    facts = (*_facts(verdict, view, case.now), ("price", words), *learned_facts, ("consolidation", purchase_words))
     return Explanation("group", name, tuple(says), data, facts, tables, weakening(plan, removal=False))
 
 
@@ -114,9 +119,28 @@ def _facts(verdict: GroupVerdict, view: GroupView, now: float) -> tuple[tuple[st
     )
 
 
+def _learned(
+    context: ExplainContext, group: NodeGroup | None, verdict: GroupVerdict, view: GroupView
+) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
+    """Return what the group has taught and what follows from it, as `-o json` shows it and in words."""
+    policy, statistics = context.case.policy, context.decided.memory.groups.get(view.group, GroupMemory()).joins
+    data, facts = as_json(view.joins), [("ready time", view.joins.ready_line), ("failures", view.joins.fails_line)]
+    if group is not None:
+        longest = provision_time(group, policy.options)
+        timeout = learnt_timeout(statistics, longest) if policy.scale_up.learned_timeouts else longest
+        data |= {"timeoutSeconds": timeout, "timeoutLearned": timeout < longest}
+        why = " (learnt: 1.5 times p99, at least 2m)" if timeout < longest else ""
+        if policy.scale_up.learned_timeouts and view.joins.since_timeout < ENOUGH:
+            why = f" (nothing is learnt yet: {ENOUGH} joins since the last time-out are needed)"
+        facts.append(("given up after", f"{format_duration(timeout)}{why}"))
+    if verdict.expected_price:
+        data["expectedPerHour"] = verdict.expected_price / MICRO
+        facts.append(("expected price", f"{verdict.expected_price / MICRO:g}"))
+    return data, tuple(facts)
+
+
 def _price(context: ExplainContext, group: NodeGroup | None) -> tuple[dict[str, Any], str]:
     """Return the hourly price of a node of the group, as `-o json` shows it and in words, or why there is none."""
-    from chalicelib.plan.prices import NoPrice, price_book
     from chalicelib.plan.what_if import owned_by
 
     snapshot = context.case.snapshot

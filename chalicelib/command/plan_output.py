@@ -34,6 +34,7 @@ from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.scaling_rules import Rule
 from chalicelib.model.snapshot import ALL_CAPI_GROUPS, ALL_GROUPS_OF_PROVIDER
 from chalicelib.model.timestamps import format_time
+from chalicelib.plan.prices import MICRO
 from chalicelib.reasons.text import lasting_first, sentence, text
 from chalicelib.record import consolidation_view, lifecycle_view
 
@@ -137,7 +138,10 @@ def _group_data(verdict: GroupVerdict) -> dict[str, Any]:
 def option_data(verdict: GroupVerdict) -> dict[str, Any]:
     """Return what a group could have provided."""
     waste = round(verdict.waste or 0.0, 4)
-    return {"nodes": verdict.option_nodes, "pods": verdict.option_pods, "waste": waste}
+    data: dict[str, Any] = {"nodes": verdict.option_nodes, "pods": verdict.option_pods, "waste": waste}
+    if verdict.expected_price:
+        data |= {"pricePerHour": verdict.price / MICRO, "expectedPerHour": verdict.expected_price / MICRO}
+    return data
 
 
 def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()) -> list[Block]:
@@ -273,6 +277,8 @@ def _group_rows(plan: Plan) -> list[tuple[str, ...]]:
         change = f"+{up.to_size - up.from_size} -> {up.to_size}" if up else f"-{removed}" if removed else "-"
         if verdict.option_nodes:
             option = f"{verdict.option_nodes} for {verdict.option_pods} pods, waste {verdict.waste or 0.0:.2f}"
+            if verdict.expected_price:
+                option += f", {verdict.price / MICRO:g} an hour, expected {verdict.expected_price / MICRO:g}"
         elif up:
             option = "-"
         else:

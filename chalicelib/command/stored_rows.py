@@ -310,11 +310,11 @@ def groups(cluster: StoredCluster) -> Listing:
     rows = {row.group: row for row in cluster.groups}
     remembered = cluster.memory.groups
     members = [_group_row(row, remembered.get(row.group), cluster.now) for row in rows.values()]
-    members += [_remembered_row(name, remembered[name]) for name in sorted(set(remembered) - set(rows))]
+    members += [_remembered_row(name, remembered[name], cluster.now) for name in sorted(set(remembered) - set(rows))]
     return Listing(
         kind="group",
         columns=("group", "provider", "nodes", "min..max", "cpu", "memory", "state"),
-        wide=("zone", "machine", "price", "id"),
+        wide=("zone", "machine", "price", "ready time", "fails", "id"),
         rows=tuple(members),
         labels=("machine", "name", "provider", "state", "zone"),
         empty="no node group is known yet",
@@ -334,6 +334,8 @@ def _group_row(row: GroupRow, memory: GroupMemory | None, now: float) -> Row:
         row.zone or "-",
         row.machine or "-",
         price_cell(row),
+        row.joins.ready_words or "-",
+        row.joins.fails_words or "-",
         row.group,
     )
     labels = {
@@ -344,16 +346,17 @@ def _group_row(row: GroupRow, memory: GroupMemory | None, now: float) -> Row:
         "state": (row.status.word,),
     }
     state = (*cells[:6], row.status.word, row.status.detail, row.status.until)
-    data = as_json(row) | as_json(views.group_view(row.group, memory or GroupMemory(target=row.target)))
+    data = as_json(row) | as_json(views.group_view(row.group, memory or GroupMemory(target=row.target), now))
     return Row(row.name, cells, data, labels, state, (row.group, *row.aliases))
 
 
-def _remembered_row(group: str, memory: GroupMemory) -> Row:
+def _remembered_row(group: str, memory: GroupMemory, now: float) -> Row:
     """Return the row of a group that the last decision does not have."""
     name, word = tables.short_name(group), "not in the last decision"
-    cells = (name, *["-"] * 5, word, *["-"] * 3, group)
+    view = views.group_view(group, memory, now)
+    cells = (name, *["-"] * 5, word, *["-"] * 3, view.joins.ready_words or "-", view.joins.fails_words or "-", group)
     labels = {"name": (name,), "provider": (), "zone": (), "machine": (), "state": (word,)}
-    return Row(name, cells, as_json(views.group_view(group, memory)), labels, aliases=(group,))
+    return Row(name, cells, as_json(view), labels, aliases=(group,))
 
 
 def share_cell(percent: int | None) -> str:

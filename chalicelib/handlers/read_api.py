@@ -201,8 +201,8 @@ def _node(row: NodeRow) -> dict[str, Any]:
 
 
 def _group(name: str, memory: GroupMemory, now: float) -> dict[str, Any]:
-    """Return one node group: its target, the expected nodes, and its backoff while it lasts."""
-    view = views.group_view(name, memory)
+    """Return one node group: its target, the expected nodes, its backoff while it lasts, and what it has taught."""
+    view = views.group_view(name, memory, now)
     request, backoff = view.request, view.backoff_at(now)
     return {
         "group": name,
@@ -213,6 +213,7 @@ def _group(name: str, memory: GroupMemory, now: float) -> dict[str, Any]:
         "lastAdd": instant(view.last_add),
         "lastDelete": instant(view.last_delete),
         "lastFailure": instant(view.last_failure),
+        "joins": as_json(view.joins),
     }
 
 

@@ -83,8 +83,10 @@ class InterruptionRisk(msgspec.Struct, frozen=True, omit_defaults=True):
 class JoinStatistics(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is learnt of the nodes that a group was asked for (docs/reference/learning.md). ready: seconds from the
     request until ready, of the last joins, the newest last. joined, failed: how many came and how many did not, both
-    halved every 7 days; counted_at: when they were last halved. starting: node -> when it was requested, of nodes that
-    are not ready yet. seen_until: the creation of the newest node that was looked at."""
+    halved every 7 days; counted_at: when they were last halved. starting: node -> when it was requested (0.0:
+    unknown), of nodes that are not ready yet; unfinished: those of them whose kubelet is, while a taint or a missing
+    device keeps pods away. seen_until: the creation of the newest node that was looked at. late: instances that counted
+    as failed because they have no node in time. since_timeout: times since the last time-out."""
 
     ready: tuple[int, ...] = ()
     joined: float = 0.0
@@ -92,6 +94,9 @@ class JoinStatistics(msgspec.Struct, frozen=True, omit_defaults=True):
     counted_at: float = 0.0
     starting: dict[str, float] = {}
     seen_until: float = 0.0
+    unfinished: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()
+    since_timeout: int = 0
 
 
 class SickCondition(msgspec.Struct, frozen=True, omit_defaults=True):

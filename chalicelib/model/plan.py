@@ -88,6 +88,8 @@ class GroupVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     in_progress: bool = False  # requested nodes have not arrived yet
     backoff: Reason | None = None  # GROUP_BACKOFF: until, error, code
     candidates: int = 0  # number of its unneeded nodes
+    price: int = 0  # of a new node per hour in millionths, where the policy weighs prices; 0: unknown
+    expected_price: int = 0  # by which it was weighed
 
 
 class Removal(msgspec.Struct, frozen=True, omit_defaults=True):

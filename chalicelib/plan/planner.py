@@ -4,7 +4,7 @@ byte.
 Stages, with their inputs and outputs:
 
 1. State: snapshot, policy, memory -> ClusterState (the policy and bounds that schedules apply now, groups, health,
-   back-offs, open scale-up requests) and the virtual pods of headroom.
+   back-offs, open scale-up requests, what joins teach) and the virtual pods of headroom.
 2. Pending pods: state -> PendingPods in the order in which the scheduler tries them.
 3. Simulated cluster: state, nominated pods -> real and upcoming nodes with their pods. Stages 4 and 5 change it.
 4. Scale-up: pending pods, rules, headroom -> ScaleUpPlan. Places pods and new nodes on the simulated cluster.
@@ -34,6 +34,7 @@ from chalicelib.plan.repair import repair
 from chalicelib.plan.scale_up.planner import plan_scale_up, unplanned_scale_up
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
+from chalicelib.plan.state.join_statistics import count_joins
 from chalicelib.plan.state.scale_up_requests import resolve_scale_up_requests
 from chalicelib.plan.state.time_budget import OutOfTime, PlanStage, TimeBudget
 from chalicelib.plan.tables import ResourceColumns
@@ -66,7 +67,7 @@ def plan_cluster(
     state = build_cluster_state(apply_scheduled_bounds(snapshot, policy, now), policy, memory, now)
     if on_state is not None:
         on_state(state)
-    state, headroom = headroom_demand(resolve_scale_up_requests(state))
+    state, headroom = headroom_demand(count_joins(resolve_scale_up_requests(state), memory))
 
     pending = collect_pending_pods(state)
 

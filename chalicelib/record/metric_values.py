@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from chalicelib.kube.errors import ClusterError
 from chalicelib.model.errors import BadInput
+from chalicelib.model.join_summary import join_summary
+from chalicelib.model.memory import JoinStatistics
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import ABANDONED, Failed, Succeeded
 from chalicelib.model.plan import GroupVerdict, Plan
@@ -107,10 +110,12 @@ def _failure_counts(operation: Operation, outcome: Failed) -> dict[str, float]:
     return counts
 
 
-def pass_gauges(plan: Plan, options: Options, before: Values) -> dict[str, float]:
+def pass_gauges(
+    plan: Plan, options: Options, before: Values, joins: Mapping[str, JoinStatistics] = MappingProxyType({})
+) -> dict[str, float]:
     """Return every gauge after this pass. before: those of the last pass, of which two instants, the costs and the
     circuit breaker are used: where removals are paused for another reason, the breaker was not asked and is as it
-    was."""
+    was. joins: what groups have taught."""
     health = plan.health
     most = sum(group.max for group in plan.groups)
     # All pods that the scheduler refused, including those for which nodes are coming, as upstream counts them.
@@ -154,7 +159,7 @@ def pass_gauges(plan: Plan, options: Options, before: Values) -> dict[str, float
         gauges |= {series: at} if at else {}
     if options.emit_per_nodegroup_metrics:
         for group in plan.groups:
-            gauges |= _group_gauges(group)
+            gauges |= _group_gauges(group) | _join_gauges(group.group, joins.get(group.group), plan.at)
     return gauges
 
 
@@ -185,6 +190,20 @@ def _group_gauges(group: GroupVerdict) -> dict[str, float]:
         words = (str(group.backoff.params.get(param, "")).partition(":")[0] for param in ("class", "code", "error"))
         reason = next((label for word in words if (label := known_reason(word)) != "Other"), "Other")
         gauges[key("node_group_backoff_status", node_group=name, reason=reason)] = 1.0
+    return gauges
+
+
+def _join_gauges(group: str, statistics: JoinStatistics | None, now: float) -> dict[str, float]:
+    """Return the gauges of what a group has taught; none of what is not known."""
+    figures = join_summary(statistics, now)
+    ranks = (("0.5", figures.median), ("0.95", figures.p95), ("0.99", figures.p99))
+    gauges = {
+        key("node_ready_seconds", node_group=group, quantile=quantile): float(seconds)
+        for quantile, seconds in ranks
+        if seconds is not None
+    }
+    if figures.failure_rate is not None:
+        gauges[key("node_failure_rate", node_group=group)] = figures.failure_rate
     return gauges
 
 

@@ -84,6 +84,14 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric("cost_per_hour", GAUGE, "Price of all machines whose price is known.", (CURRENCY,), prefix=OWN_PREFIX),
     Metric("node_group_cost_per_hour", GAUGE, "Price of a group's machines.", (GROUP, CURRENCY), prefix=OWN_PREFIX),
+    Metric(
+        "node_ready_seconds",
+        GAUGE,
+        "Time from the request of a group's node until it is ready.",
+        (GROUP, "quantile"),
+        prefix=OWN_PREFIX,
+    ),
+    Metric("node_failure_rate", GAUGE, "Share of a group's nodes that do not come.", (GROUP,), prefix=OWN_PREFIX),
     Metric("savings_total", COUNTER, "Money saved by removals and replacements.", (CURRENCY,), prefix=OWN_PREFIX),
     Metric(
         "disrupted_nodes_total",

@@ -21,7 +21,7 @@ from chalicelib.model.plan import GroupVerdict, Plan
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.record.consolidation_view import reasons_by_node
 from chalicelib.record.journal_lines import ERRORS, error_words, operation_of
-from chalicelib.record.views import Instant, node_views
+from chalicelib.record.views import Instant, JoinsView, joins_view, node_views
 from chalicelib.store.journal import JournalEntry
 
 RECENT = 86400.0
@@ -66,7 +66,7 @@ class GroupRow(msgspec.Struct, frozen=True, rename="camel"):
     provider_title: for people, such as Alibaba ESS. zone, machine: "" where unknown. price: per hour and node. cpu,
     memory: percent of allocatable that pods request, None where no node is ready or it is not known. aliases: further
     names by which a person may mean it. price_source: policy or provider; price_date: YYYY-MM-DD; no_price: why there
-    is none, or why it is not compared with the others."""
+    is none, or why it is not compared with the others. joins: what its nodes have taught."""
 
     group: str
     name: str
@@ -88,6 +88,7 @@ class GroupRow(msgspec.Struct, frozen=True, rename="camel"):
     price_source: str = ""
     price_date: str = ""
     no_price: str = ""
+    joins: JoinsView = JoinsView()
 
 
 class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
@@ -307,6 +308,7 @@ def _row(group: _GroupFacts, name: str, currency: str, context: _RowContext) -> 
         price_source=overview.price_source,
         price_date=overview.price_date,
         no_price=overview.no_price,
+        joins=joins_view(group.memory.joins, context.now),
     )
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.model.memory import GroupMemory, Memory
+from chalicelib.model.join_summary import join_summary
+from chalicelib.model.memory import GroupMemory, JoinStatistics, Memory
 from chalicelib.model.operation import REPLACES, Operation
 from chalicelib.model.pause import Pause, PausedPart
 from chalicelib.model.plan import Plan
@@ -136,8 +137,81 @@ class BackoffView(msgspec.Struct, frozen=True, rename={"error_class": "class"}):
         return self.error_class or "failed"
 
 
+class ReadySeconds(msgspec.Struct, frozen=True):
+    """Seconds from the request of a node until it is ready, of at most 100 joins."""
+
+    median: int
+    p95: int
+    p99: int
+
+
+class JoinsView(msgspec.Struct, frozen=True, rename="camel"):
+    """What a node group has taught (docs/reference/learning.md). times: joins whose time is known; since_timeout: those
+    since the last time-out. ready_seconds, failure_rate: None where nothing is known. joined, failed: nodes that came
+    and did not, each halved every 7 days. starting: nodes that are not ready yet."""
+
+    times: int = 0
+    ready_seconds: ReadySeconds | None = None
+    joined: float = 0.0
+    failed: float = 0.0
+    failure_rate: float | None = None
+    starting: int = 0
+    since_timeout: int = 0
+
+    @property
+    def ready_words(self) -> str:
+        """Return `3m (p95 5m)`, "" where no time is known."""
+        seconds = self.ready_seconds
+        return f"{_short(seconds.median)} (p95 {_short(seconds.p95)})" if seconds is not None else ""
+
+    @property
+    def ready_line(self) -> str:
+        """Return all figures of the time until ready, or that nothing is known yet."""
+        seconds = self.ready_seconds
+        if seconds is None:
+            return "nothing is known yet: no node has joined whose request is known"
+        ranks = f"median {_short(seconds.median)}, p95 {_short(seconds.p95)}, p99 {_short(seconds.p99)}"
+        return f"{ranks}, of {self.times} join{'' if self.times == 1 else 's'}"
+
+    @property
+    def fails_words(self) -> str:
+        """Return `2%`, `<1%` for less than one, "" where nothing was counted."""
+        if self.failure_rate is None:
+            return ""
+        return "<1%" if 0 < self.failure_rate < 0.01 else f"{round(100 * self.failure_rate)}%"
+
+    @property
+    def fails_line(self) -> str:
+        """Return how often nodes fail to come, with the counts, or that nothing is known yet."""
+        if self.failure_rate is None:
+            return "nothing is known yet: no node has joined or failed"
+        return f"{self.fails_words}: {self.failed:g} failed and {self.joined:g} joined, halved every 7 days"
+
+
+def joins_view(statistics: JoinStatistics | None, now: float) -> JoinsView:
+    """Return what a group has taught, at `now`."""
+    figures = join_summary(statistics, now)
+    seconds = None
+    if figures.median is not None and figures.p95 is not None and figures.p99 is not None:
+        seconds = ReadySeconds(figures.median, figures.p95, figures.p99)
+    return JoinsView(
+        figures.joins,
+        seconds,
+        figures.joined,
+        figures.failed,
+        figures.failure_rate,
+        len(statistics.starting) if statistics is not None else 0,
+        statistics.since_timeout if statistics is not None else 0,
+    )
+
+
+def _short(seconds: int) -> str:
+    """Return a duration, in whole minutes from ten of them on."""
+    return format_duration(float(seconds if seconds < 600 else 60 * round(seconds / 60)))
+
+
 class GroupView(msgspec.Struct, frozen=True, rename="camel"):
-    """What is remembered of a node group. backoff: the last one, which may have ended."""
+    """What is remembered of a node group. backoff: the last one, which may have ended. joins: what it has taught."""
 
     group: str
     target: int
@@ -146,14 +220,15 @@ class GroupView(msgspec.Struct, frozen=True, rename="camel"):
     last_add: Instant
     last_delete: Instant
     last_failure: Instant
+    joins: JoinsView
 
     def backoff_at(self, now: float) -> BackoffView | None:
         """Return the back-off that is in force."""
         return self.backoff if self.backoff is not None and self.backoff.until >= now else None
 
 
-def group_view(name: str, memory: GroupMemory) -> GroupView:
-    """Return a node group."""
+def group_view(name: str, memory: GroupMemory, now: float) -> GroupView:
+    """Return a node group at `now`."""
     request, backoff = memory.request, memory.backoff
     return GroupView(
         name,
@@ -165,6 +240,7 @@ def group_view(name: str, memory: GroupMemory) -> GroupView:
         Instant(memory.last_add),
         Instant(memory.last_delete),
         Instant(memory.last_failure),
+        joins_view(memory.joins, now),
     )
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from chalicelib.model.bill import Bill, ClusterBill, CostParts, Savings
 from chalicelib.model.gauge_ring import EVERY, HOUR, POINTS, GaugePoint
-from chalicelib.model.memory import Backoff, BreakerState, GroupMemory, Memory, ScaleUpRequest
+from chalicelib.model.memory import Backoff, BreakerState, GroupMemory, JoinStatistics, Memory, ScaleUpRequest
 from chalicelib.model.operation import (
     Operation,
     OperationKind,
@@ -62,6 +62,11 @@ spec:
   nodeGroups:
     - {{provider: clusterapi, id: web, min: 2, max: {most}}}
 """
+
+_JOINS = JoinStatistics(
+    ready=(*range(150, 240, 3), 290, 410), joined=38.5, failed=0.75, counted_at=NOW - 3600, since_timeout=32
+)
+"""What the group web has taught."""
 
 
 def example(clock: Callable[[], float] = lambda: NOW, account: MemoryAccount | None = None, *, hours: int = 3) -> Store:
@@ -163,7 +168,7 @@ def _busy(store: Store, hours: int) -> None:
     )
     memory = Memory(
         groups={
-            WEB: GroupMemory(target=17, request=ScaleUpRequest(5, NOW - 61, NOW + 840)),
+            WEB: GroupMemory(target=17, request=ScaleUpRequest(5, NOW - 61, NOW + 840), joins=_JOINS),
             GPU: GroupMemory(backoff=Backoff(600.0, NOW + 480, NOW - 120, "OutOfStock", "SoldOut", "no capacity", 2)),
         },
         breaker=BreakerState(((NOW - 1200, 2, 14),)),

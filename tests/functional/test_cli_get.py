@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from chalicelib.command.commands import get
 from chalicelib.command.main import main
 from chalicelib.command.stored_rows import Listing, Row, age_cell
 from chalicelib.model.gauge_ring import GaugePoint
-from chalicelib.model.memory import Backoff, GroupMemory, Memory
+from chalicelib.model.memory import Backoff, GroupMemory, JoinStatistics, Memory
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOverview
 from chalicelib.model.pause import Pause
@@ -173,10 +174,38 @@ def test_groups_show_the_columns_of_the_page(store: Store, capsys: Said) -> None
         ),
         "web     clusterapi   2+2     0..5       78%   62%      2 nodes on their way since 41s",
     ]
-    assert [line.split()[-4:] for line in printed(capsys, "get", "groups", SHOP, "-o", "wide")[1:]] == [
-        ["huge", "1.5", "EUR", BURST],
-        ["c4.large", "0.25", "EUR", "web"],
+    assert [line.split()[-6:] for line in printed(capsys, "get", "groups", SHOP, "-o", "wide")[1:]] == [
+        ["huge", "1.5", "EUR", "-", "-", BURST],
+        ["c4.large", "0.25", "EUR", "-", "-", "web"],
     ]
+
+
+def test_wide_groups_show_what_they_have_taught(store: Store, capsys: Said) -> None:
+    lease = store.leases.acquire(SHOP, "another", 60)
+    before = store.memory.load(SHOP)
+    joins = JoinStatistics(ready=(170, 180, 290), joined=98, failed=2, counted_at=NOW, since_timeout=3)
+    web = msgspec.structs.replace(before.groups["web"], joins=joins)
+    gone = GroupMemory(target=1, joins=JoinStatistics(ready=(3600,), joined=1, counted_at=NOW))
+    groups = {**before.groups, "web": web, "pool/gone": gone}
+    store.memory.save(SHOP, before, msgspec.structs.replace(before, groups=groups), (), lease)
+    wide = printed(capsys, "get", "groups", SHOP, "-o", "wide")
+    assert re.split(r"  +", wide[0])[-3:] == ["READY TIME", "FAILS", "ID"]
+    assert [re.split(r"  +", line)[-3:] for line in wide[1:]] == [
+        ["-", "-", BURST],
+        ["3m (p95 4m50s)", "2%", "web"],
+        ["1h (p95 1h)", "0%", "pool/gone"],
+    ]
+    burst, web_data, _ = answer(capsys, "get", "groups", SHOP)
+    assert (burst["joins"]["readySeconds"], burst["joins"]["failureRate"]) == (None, None)
+    assert web_data["joins"] == {
+        "times": 3,
+        "readySeconds": {"median": 180, "p95": 290, "p99": 290},
+        "joined": 98.0,
+        "failed": 2.0,
+        "failureRate": 0.019608,
+        "starting": 0,
+        "sinceTimeout": 3,
+    }
 
 
 def test_groups_on_a_terminal_fit_it_and_show_local_times(store: Store, screen: Callable[..., list[str]]) -> None:

@@ -18,7 +18,8 @@ from chalicelib.model.policy import NodePrices
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.snapshot import PriorityConfig
-from chalicelib.plan.prices import Rates, has_gpu, node_price, pod_rates, price_book, unpriced
+from chalicelib.plan.prices import MICRO, Rates, has_gpu, node_price, pod_rates, price_book, unpriced
+from chalicelib.plan.scale_up.expected_prices import expected_prices
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.policy.go_patterns import pattern
 
@@ -66,7 +67,8 @@ class ExpanderContext(msgspec.Struct, frozen=True):
     cluster_nodes: nodes in the cluster, from which the price expander derives the preferred size of new ones.
     priorities: None if the cluster has no such ConfigMap; then group_priorities apply (group id -> priority, 0 if
     missing). group_prices: hourly price of a node of a group by its provider (group id -> price, unknown if missing).
-    price_errors: why a provider's price is missing (group id -> text).
+    price_errors: why a provider's price is missing (group id -> text). expected_prices: what is weighed in place of
+    prices (group id -> hourly price), for groups with a price, where the policy wants it.
     group_aliases: further names of a group (group id -> names). group_ranks: preference among equal groups, higher
     is preferred (group id -> rank, 0 if missing). group_pools: the pool that a group shares with others (group id ->
     pool id). absent: groups that would have to be created first.
@@ -79,10 +81,18 @@ class ExpanderContext(msgspec.Struct, frozen=True):
     group_priorities: dict[str, int] = {}
     group_prices: dict[str, float] = {}
     price_errors: dict[str, str] = {}
+    expected_prices: dict[str, float] = {}
     group_aliases: dict[str, tuple[str, ...]] = {}
     group_ranks: dict[str, int] = {}
     group_pools: dict[str, str] = {}
     absent: frozenset[str] = frozenset()
+
+    def price_of(self, group: str, template_node: Node) -> float | None:
+        """Return the hourly price by which a new node of a group is weighed, None if it is unknown."""
+        expected = self.expected_prices.get(group)
+        if expected is not None:
+            return expected
+        return node_price(template_node, self.prices, self.group_prices.get(group, 0.0))
 
 
 Filtered = tuple[list[Option], tuple[Reason, ...]]
@@ -104,6 +114,7 @@ def expander_context(state: ClusterState, seed: int) -> ExpanderContext:
         group_priorities={name: group.priority for name, group in groups.items()},
         group_prices={name: price for name, group in groups.items() if (price := book.own(group))},
         price_errors={name: error for name, error in errors.items() if error},
+        expected_prices={name: price.amount / MICRO for name, price in expected_prices(state).items()},
         group_aliases={name: group.aliases for name, group in groups.items() if group.aliases},
         group_ranks={name: group.rank for name, group in groups.items() if group.rank},
         group_pools={name: group.pool.id for name, group in groups.items() if group.pool is not None},
@@ -156,9 +167,9 @@ def keep_best_price(options: Sequence[Option], context: ExpanderContext) -> Filt
     rates = pod_rates(prices, [option.template for option in options], own)
     scores = [
         None
-        if rates is None or (price := node_price(option.template, prices, own_price)) is None
+        if rates is None or (price := context.price_of(option.group, option.template)) is None
         else price_score(option, price, rates, context)
-        for option, own_price in zip(options, own, strict=True)
+        for option in options
     ]
     notes = tuple(
         Reason.of(

@@ -14,6 +14,7 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.demand.headroom import HeadroomDemand
 from chalicelib.plan.demand.pending_pods import PendingPods, PodBatch
 from chalicelib.plan.scale_up.expanders import expander_context, waste
+from chalicelib.plan.scale_up.expected_prices import expected_prices
 from chalicelib.plan.scale_up.headroom import HeadroomResult, plan_headroom
 from chalicelib.plan.scale_up.placement.attempts import best_attempt
 from chalicelib.plan.scale_up.placement.every_order import placement_in_every_order
@@ -87,6 +88,7 @@ class _Report:
             pods.setdefault(cls, []).extend(pod.key for pod in placed)
         for batch in placement.unplaced:
             pods.setdefault(batch.cls, []).extend(pod.key for pod in batch.pods)
+        self.expected_prices = expected_prices(search.state)
         self.contest_of: dict[int, Contest] = {}  # class -> the pods with which its pods compete
         for competing in placement.contests:
             keys = tuple(sorted(key for cls in competing.classes for key in pods[cls]))
@@ -176,6 +178,7 @@ class _Report:
         """Return what a group could have done in this pass, or why it was skipped."""
         option, late = self.search.first.get(group.id), len(group.long_unregistered)
         failed = group.memory.backoff if group.backed_off else None
+        price = self.expected_prices.get(group.id)
         return GroupVerdict(
             group=group.id,
             provider=group.group.provider,
@@ -194,6 +197,8 @@ class _Report:
             long_unregistered=late,
             in_progress=group.upcoming > 0 and (group.growing or group.memory.request is not None),
             backoff=_backoff_reason(failed) if failed is not None else None,
+            price=price.price if price is not None else 0,
+            expected_price=price.amount if price is not None else 0,
         )
 
 

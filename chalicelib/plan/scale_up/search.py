@@ -13,7 +13,6 @@ import numpy as np
 
 from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.prices import node_price
 from chalicelib.plan.scale_up.balancing import Likeness, balance, free_capacity
 from chalicelib.plan.scale_up.candidate_groups import Candidates
 from chalicelib.plan.scale_up.estimator import Estimate, PodRequest, estimate, remaining
@@ -107,8 +106,7 @@ class ScaleUpSearch:
                 self.candidates,
                 self.simulated,
                 self.limiter,
-                prices,
-                own,
+                self.context.price_of,
                 lambda: self.budget.over(limit),
                 self.grown,
             )
@@ -127,10 +125,9 @@ class ScaleUpSearch:
         return remaining(requests, placed)
 
     def cost(self) -> float:
-        """Return the hourly cost of the new nodes; groups without a price count as 0."""
-        prices, own = self.state.policy.prices, self.context.group_prices
+        """Return the hourly cost of the new nodes, as the expanders weigh it; groups without a price count as 0."""
         return sum(
-            nodes * (node_price(self.candidates.shapes[group].template.node, prices, own.get(group, 0.0)) or 0.0)
+            nodes * (self.context.price_of(group, self.candidates.shapes[group].template.node) or 0.0)
             for group, nodes in sorted(self.grown.items())
         )
 

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
+from chalicelib.model.join_summary import learnt_timeout
 from chalicelib.model.memory import GroupMemory, InterruptionNotice, Memory, ScaleUpRequest
 from chalicelib.model.node import TO_BE_DELETED, Node
 from chalicelib.model.operation import Operation, OperationKind
@@ -117,8 +118,9 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
     contested = _contested(claims)
     joined = frozenset(word for node in snapshot.nodes for word in (node.name, node.provider_id))
     groups = tuple(
-        trusted(_credible(group), memory.groups.get(group.id, GroupMemory()), joined, claims)
+        _timed(trusted(_credible(group), group_memory, joined, claims), group_memory, policy)
         for group in snapshot.groups
+        for group_memory in (memory.groups.get(group.id, GroupMemory()),)
     )
     owners, deleted = _owners((node for node in snapshot.nodes if node.name not in contested), groups)
     removing = tuple(op for op in memory.operations if op.is_open and op.spec.kind is OperationKind.DELETE_NODES)
@@ -192,6 +194,19 @@ def _credible(group: NodeGroup) -> NodeGroup:
     if group.target >= 0 or group.error:
         return group
     return msgspec.structs.replace(group, error=f"the provider says that its target size is {group.target}")
+
+
+def _timed(group: NodeGroup, memory: GroupMemory, policy: Policy) -> NodeGroup:
+    """Return the group with the provision time that its joins have taught, where the policy wants that."""
+    if not policy.scale_up.learned_timeouts:
+        return group
+    longest = provision_time(group, policy.options)
+    learnt = learnt_timeout(memory.joins, longest)
+    if learnt >= longest:
+        return group
+    return msgspec.structs.replace(
+        group, options=msgspec.structs.replace(group.options, max_node_provision_time=learnt)
+    )
 
 
 def _without_instance(removing: Iterable[Operation], groups: Iterable[NodeGroup]) -> set[str]:

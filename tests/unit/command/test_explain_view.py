@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from chalicelib.command import explain_group, explain_node, explain_pod, explain_view
 from chalicelib.command.explain_view import ExplainContext, Explanation
 from chalicelib.command.output import Table
 from chalicelib.command.plan_inputs import PlanInputs, PlannedCase
-from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
+from chalicelib.model.memory import GroupMemory, JoinStatistics, Memory, ScaleUpRequest
 from chalicelib.model.plan import GroupVerdict, IgnoredPods, NodeVerdict, Plan, PodPlacement, ScaleUp, UnschedulablePods
 from chalicelib.model.policy import Policy
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.scaling_rules import ScaleUp as ScaleUpPolicy
 from chalicelib.model.snapshot import MissingData
 from tests.builders import NOW, ClusterBuilder, cluster
 
@@ -209,6 +211,52 @@ def test_explain_group_says_what_it_waits_for() -> None:
     answer = explain_group.answer(scene(shop(), memory), "g")
     assert answer.data["waitingFor"]["nodes"] == 2
     assert dict(answer.facts)["waiting for"].startswith("2 nodes until ")
+
+
+def test_explain_group_says_that_a_cold_start_knows_nothing() -> None:
+    answer = explain_group.answer(scene(shop()), "g")
+    facts = dict(answer.facts)
+    assert facts["ready time"] == "nothing is known yet: no node has joined whose request is known"
+    assert facts["failures"] == "nothing is known yet: no node has joined or failed"
+    assert facts["given up after"] == "15m"
+    assert "expected price" not in facts
+    assert answer.data["learned"] == {
+        "times": 0,
+        "readySeconds": None,
+        "joined": 0.0,
+        "failed": 0.0,
+        "failureRate": None,
+        "starting": 0,
+        "sinceTimeout": 0,
+        "timeoutSeconds": 900.0,
+        "timeoutLearned": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("since_timeout", "learned", "given_up"),
+    [
+        (20, False, "15m"),
+        (20, True, "7m15s (learnt: 1.5 times p99, at least 2m)"),
+        (19, True, "15m (nothing is learnt yet: 20 joins since the last time-out are needed)"),
+    ],
+)
+def test_explain_group_shows_what_it_has_taught(since_timeout: int, learned: bool, given_up: str) -> None:
+    joins = JoinStatistics(
+        ready=(170,) * 10 + (180,) * 9 + (290,), joined=98, failed=2, counted_at=NOW, since_timeout=since_timeout
+    )
+    verdict = GroupVerdict("g", "test", 0, 10, 2, price=100_000, expected_price=102_210)
+    made = scene(shop(), Memory(groups={"g": GroupMemory(joins=joins)}), groups=(verdict,))
+    policy = msgspec.structs.replace(made.case.policy, scale_up=ScaleUpPolicy(learned_timeouts=learned))
+    made = msgspec.structs.replace(made, case=msgspec.structs.replace(made.case, policy=policy))
+    answer = explain_group.answer(made, "g")
+    facts = dict(answer.facts)
+    assert facts["ready time"] == "median 2m50s, p95 3m, p99 4m50s, of 20 joins"
+    assert facts["failures"] == "2%: 2 failed and 98 joined, halved every 7 days"
+    assert facts["given up after"] == given_up
+    assert facts["expected price"] == "0.10221"
+    assert answer.data["learned"]["readySeconds"] == {"median": 170, "p95": 180, "p99": 290}
+    assert answer.data["learned"]["expectedPerHour"] == 0.10221
 
 
 def test_explain_result_is_serializable_data() -> None:

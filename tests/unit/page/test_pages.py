@@ -268,6 +268,24 @@ def test_group_row_has_machine_price_size_shares_and_state(store: Store) -> None
     assert re.search(r"gpu3\.small \$0\.92 an hour 0 ready · 0 to 4 \S backing off until 11:14", page)
 
 
+def test_group_page_shows_what_the_group_has_taught_or_that_nothing_is_known(store: Store) -> None:
+    web = words(get(store, "/clusters/prod/groups", group=WEB))
+    assert "ready after 3m15s (p95 4m50s), 2% fail" in web
+    assert "Time from the request until ready median 3m15s, p95 4m50s, p99 6m50s, of 32 joins" in web
+    assert "Nodes that do not come 2%: 0.747 failed and 38.341 joined, halved every 7 days" in web
+    gpu = words(get(store, "/clusters/prod/groups", group=GPU))
+    assert "until ready nothing is known yet: no node has joined whose request is known" in gpu
+    assert "ready after" not in gpu
+    assert "Nodes that do not come nothing is known yet: no node has joined or failed" in gpu
+
+
+def test_size_of_a_group_names_its_times_where_they_are_known(store: Store) -> None:
+    page = text(get(store, "/clusters/prod"))
+    titles = re.findall(r'<td data-name="Nodes" title="([^"]*)"', page)
+    ready = "ready after median 3m15s, p95 4m50s, p99 6m50s, of 32 joins"
+    assert titles == [f"{ready}; fails 2%: 0.747 failed and 38.341 joined, halved every 7 days"]
+
+
 @pytest.mark.parametrize(("show", "names"), [("", 4), ("problems", 1), ("empty", 1), ("x", 4)])
 def test_groups_are_filtered(show: str, names: int, store: Store) -> None:
     page = text(get(store, "/clusters/prod", show=show))

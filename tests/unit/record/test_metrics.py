@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from chalicelib.kube.errors import Forbidden
 from chalicelib.model.errors import BadInput
+from chalicelib.model.memory import JoinStatistics
 from chalicelib.model.node import Condition, Node
 from chalicelib.model.operation import OperationKind, RemovalTarget
 from chalicelib.model.plan import GroupVerdict, Health, IgnoredPods, NodeVerdict, Plan, Removal, ScaleUp
@@ -126,6 +127,20 @@ def test_metrics_per_group_are_emitted_only_with_the_option() -> None:
         "node_group_backoff_status;node_group=g;reason=OutOfStock": 1,
     }
     assert gauges["node_group_healthiness;node_group=h"] == 0
+
+
+def test_metrics_of_what_groups_teach_are_per_group_and_on_the_page_only() -> None:
+    joins = {"g": JoinStatistics(ready=(100, 200, 300), joined=98, failed=2, counted_at=NOW), "h": JoinStatistics()}
+    assert not [series for series in pass_gauges(crowded(), Options(), {}, joins) if "node_group=" in series]
+    gauges = pass_gauges(crowded(), Options(emit_per_nodegroup_metrics=True), {}, joins)
+    learnt = {series: value for series, value in gauges.items() if series.startswith(("node_ready", "node_failure"))}
+    assert learnt == {
+        "node_ready_seconds;node_group=g;quantile=0.5": 200,
+        "node_ready_seconds;node_group=g;quantile=0.95": 300,
+        "node_ready_seconds;node_group=g;quantile=0.99": 300,
+        "node_failure_rate;node_group=g": 0.019608,
+    }
+    assert not learnt.keys() & metrics.for_cloudwatch(gauges, Metrics.FULL).keys()
 
 
 def test_metrics_last_scaling_time_survives_passes_without_scaling() -> None:

@@ -15,8 +15,10 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
+from chalicelib.model.join_summary import join_summary
 from chalicelib.model.node import Node
 from chalicelib.model.pod import PodClass
+from chalicelib.model.timeouts import provision_time
 from chalicelib.plan.demand.pending_pods import is_expendable
 from chalicelib.plan.prices import MICRO, NoPrice, price_book
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
@@ -126,16 +128,22 @@ class Costs:
         price = self._book.of_node(group.template.node, group.group)
         if isinstance(price, NoPrice):
             return
-        now, own = price.amount, self._state.policy.consolidation.replace_timeout
+        now = price.amount
         history = self._settled(self._state.memory.consolidation.prices.get(name, ()), now)
         self.history[name] = history
-        provision = self._state.options.max_node_provision_time if own is None else own
-        if own is None and group.group.options.max_node_provision_time is not None:
-            provision = group.group.options.max_node_provision_time
         highest = max(value for _, value in history)
         settled_at = max((after + self._settle for (_, value), (after, _) in _pairs(history) if value > now), default=0)
-        overlap = round(highest * provision / 3600 / HORIZON)
+        overlap = round(highest * self._time_until_ready(group) / 3600 / HORIZON)
         self.groups[name] = PurchasePrice(highest, now, settled_at, overlap)
+
+    def _time_until_ready(self, group: NodeGroupState) -> float:
+        """Return the seconds for which a new node is paid beside the old ones: the median that its group has taught
+        where the policy weighs that, otherwise replaceTimeout, otherwise the provision time."""
+        state, own = self._state, self._state.policy.consolidation.replace_timeout
+        known = join_summary(group.memory.joins, state.now).median if state.policy.scale_up.expected_cost else None
+        if known is not None:
+            return float(known)
+        return provision_time(group.group, state.options) if own is None else own
 
     def _price_node(self, node: Node, disruption: int) -> NodeCost | None:
         name = self._state.group_of.get(node.name)
