@@ -3,13 +3,13 @@ docs/reference/scale-down.md "Stages of one pass"."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 
 import msgspec
 
 from chalicelib.model.command import DisruptionCommand
 from chalicelib.model.memory import BreakerState, ConsolidationMemory, NodeMemory, Replacement
-from chalicelib.model.plan import ConsolidationReport, NodeVerdict, Removal, Restart, ScaleUp, TaintUpdate
+from chalicelib.model.plan import ConsolidationReport, NodeVerdict, PodPlacement, Removal, Restart, ScaleUp, TaintUpdate
 from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.demand.scaling_rules.allocation_rate import RuleRemovalGuard
@@ -17,12 +17,14 @@ from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import find_candidates
 from chalicelib.plan.disruption.methods import DisruptionContext, Method
 from chalicelib.plan.disruption.methods.consolidation import ConsolidationResult, consolidate
+from chalicelib.plan.disruption.methods.interruptions import evacuate, late_replacements
 from chalicelib.plan.disruption.methods.unneeded import Unneeded, memory_of_others
 from chalicelib.plan.disruption.replacement_rows import softly_tainted
 from chalicelib.plan.disruption.replacements import Reservation, advance
 from chalicelib.plan.disruption.taint_updates import taint_updates
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.plan.state.interruptions import recommended, reported
 from chalicelib.plan.state.time_budget import OutOfTime, TimeBudget
 
 METHODS: tuple[Method, ...] = (Unneeded(),)
@@ -70,18 +72,20 @@ def plan_disruption(
     guard: RuleRemovalGuard | None = None,
     *,
     judged: bool = True,
+    placements: Sequence[PodPlacement] = (),
 ) -> DisruptionPlan:
     """Plan the removals. assume_unneeded_for: treat every unneeded node as unneeded for at least this many seconds.
     hold: why no node is removed in this pass, while timers run. time_budget: for scaleDownSimulationTimeout; without it
     there is no limit. grown: groups that this pass scales up. guard: what metric rules would buy again.
-    judged: False where there is no time to judge any node; the timers of all stand still."""
+    judged: False where there is no time to judge any node; the timers of all stand still. placements: the places of
+    pods that scale-up has planned."""
     budgets, limit = Budgets(state, hold, grown, guard), state.options.scale_down_simulation_timeout
     over = _deadline(simulated, time_budget, limit)
     not_evaluated = Reason.of(ReasonCode.NOT_EVALUATED, seconds=limit)
     reservation = Reservation(state, simulated) if state.memory.replacements else None
     context = DisruptionContext(state, simulated, budgets, over, not_evaluated, assume_unneeded_for, reservation)
     reserved = reservation.verdicts(state) if reservation is not None else {}
-    commands: list[DisruptionCommand] = []
+    commands: list[DisruptionCommand] = [*evacuate(state, budgets, placements)]
     unneeded: dict[str, NodeMemory] = {}
     verdicts: dict[str, NodeVerdict] = {}
     if not judged:
@@ -95,7 +99,7 @@ def plan_disruption(
         unneeded |= result.memory
         verdicts |= ineligible | result.verdicts | reserved
     memory = memory_of_others(state, verdicts) | unneeded
-    soft: Collection[str] = unneeded.keys()
+    soft: Set[str] = unneeded.keys()
     replacements: dict[str, Replacement] = {}
     consolidation = _consolidation(context, commands, memory) if judged else None
     if consolidation is not None:
@@ -115,10 +119,14 @@ def plan_disruption(
         memory=memory,
         paused=budgets.paused,
         breaker=budgets.breaker.after(),
-        taints=tuple(taint for taint in taint_updates(state, soft) if taint.node not in removed),
+        taints=tuple(taint for taint in taint_updates(state, soft | recommended(state)) if taint.node not in removed),
         replacements=replacements,
         consolidation=consolidation.memory if consolidation is not None else None,
         report=consolidation.report if consolidation is not None else None,
+        notes=(
+            *reported(state.announced, state.policy.spot, state.now),
+            *late_replacements(state, placements),
+        ),
     )
 
 

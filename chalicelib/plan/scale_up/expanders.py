@@ -20,6 +20,7 @@ from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.snapshot import PriorityConfig
 from chalicelib.plan.prices import Rates, has_gpu, node_price, pod_rates, price_book, unpriced
 from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.plan.state.spot_groups import late_groups
 from chalicelib.policy.go_patterns import pattern
 
 RANDOM, LEAST_COST = "random", "least-cost"
@@ -69,7 +70,9 @@ class ExpanderContext(msgspec.Struct, frozen=True):
     price_errors: why a provider's price is missing (group id -> text).
     group_aliases: further names of a group (group id -> names). group_ranks: preference among equal groups, higher
     is preferred (group id -> rank, 0 if missing). group_pools: the pool that a group shares with others (group id ->
-    pool id). absent: groups that would have to be created first.
+    pool id). absent: groups that would have to be created first. spot_prices: hourly price of a new node of a spot
+    group, in place of all others (group id -> price). late: groups whose nodes come too late for pods of a node that
+    its vendor takes back.
     """
 
     seed: int = 0
@@ -83,6 +86,14 @@ class ExpanderContext(msgspec.Struct, frozen=True):
     group_ranks: dict[str, int] = {}
     group_pools: dict[str, str] = {}
     absent: frozenset[str] = frozenset()
+    spot_prices: dict[str, float] = {}
+    late: frozenset[str] = frozenset()
+
+    def price_of(self, group: str, template_node: Node) -> float | None:
+        """Return the hourly price of a new node of a group, None if it is unknown."""
+        if group in self.spot_prices:
+            return self.spot_prices[group]
+        return node_price(template_node, self.prices, self.group_prices.get(group, 0.0))
 
 
 Filtered = tuple[list[Option], tuple[Reason, ...]]
@@ -94,7 +105,13 @@ called twice gives the same answer."""
 def expander_context(state: ClusterState, seed: int) -> ExpanderContext:
     """Return the expander context of a pass; seed: for expanders that draw at random."""
     groups = {group.id: group.group for group in state.groups.values()}
-    book = price_book(state.policy.prices, groups.values())
+    book = price_book(state.policy.prices, groups.values(), spot=state.policy.spot is not None)
+    spot = [group for group in state.groups.values() if book.spot and group.group.spot and group.template is not None]
+    spot_prices = {
+        group.id: price
+        for group in spot
+        if group.template is not None and (price := book.hourly(group.template.node, group.group)) is not None
+    }
     errors = {name: book.foreign(group) or group.price_error for name, group in groups.items()}
     return ExpanderContext(
         seed=seed,
@@ -107,6 +124,8 @@ def expander_context(state: ClusterState, seed: int) -> ExpanderContext:
         group_aliases={name: group.aliases for name, group in groups.items() if group.aliases},
         group_ranks={name: group.rank for name, group in groups.items() if group.rank},
         group_pools={name: group.pool.id for name, group in groups.items() if group.pool is not None},
+        spot_prices=spot_prices,
+        late=late_groups(state),
     )
 
 
@@ -156,9 +175,9 @@ def keep_best_price(options: Sequence[Option], context: ExpanderContext) -> Filt
     rates = pod_rates(prices, [option.template for option in options], own)
     scores = [
         None
-        if rates is None or (price := node_price(option.template, prices, own_price)) is None
+        if rates is None or (price := context.price_of(option.group, option.template)) is None
         else price_score(option, price, rates, context)
-        for option, own_price in zip(options, own, strict=True)
+        for option in options
     ]
     notes = tuple(
         Reason.of(
@@ -273,7 +292,8 @@ def choose_option(
 
     As in Cluster Autoscaler, the chain ends as soon as one option is left, a single option is also passed to the
     expanders, and an expander that rejects all options leaves none. Before the chain, the flavours of a pool are
-    ranked. Among equal options, the one that meets most soft preferences is taken. Remaining ties are drawn by the seed
+    ranked. Among equal options, the one that meets most soft preferences is taken, and of those one whose nodes are
+    ready before a node at risk leaves. Remaining ties are drawn by the seed
     if the chain ends in `random`; otherwise the lowest group id wins, so that a plan is predictable. Cluster Autoscaler
     always draws at random there. An unknown expander name is skipped with EXPANDER_SKIPPED.
     """
@@ -297,6 +317,7 @@ def choose_option(
         return None, tuple(notes)
     most = max(option.preference for option in best)
     equal = [option for option in best if option.preference == most]
+    equal = [option for option in equal if option.group not in context.late] or equal
     return (random_option(equal, context.seed) if RANDOM in chain else equal[0]), tuple(notes)
 
 

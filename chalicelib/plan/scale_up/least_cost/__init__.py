@@ -8,14 +8,13 @@ options (expanders).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
-from chalicelib.model.policy import NodePrices
+from chalicelib.model.node import Node
 from chalicelib.plan.linear_solver import LEFT, Trouble
-from chalicelib.plan.prices import node_price
 from chalicelib.plan.scale_up.candidate_groups import Candidates
 from chalicelib.plan.scale_up.least_cost.improvement import dive, polish
 from chalicelib.plan.scale_up.least_cost.linear_programs import Relaxed, relax
@@ -148,13 +147,13 @@ def purchases(
     candidates: Candidates,
     simulated: SimulatedCluster,
     limiter: ResourceLimiter,
-    prices: NodePrices | None,
-    own: Mapping[str, float],
+    price_of: Callable[[str, Node], float | None],
     stop: Stop,
     grown: Mapping[str, int],
 ) -> list[Purchase] | None:
     """Return the cheapest mix of new nodes for pending pods, or None if there is no answer and the next expander
-    decides. counts: class -> unplaced pods; own: group -> price by its provider; grown: group -> nodes already bought.
+    decides. counts: class -> unplaced pods; price_of: hourly price of a new node of a group; grown: group ->
+    nodes already bought.
 
     Only what the search can optimise is converted to solver input. Pods with rules about other pods, host ports or
     claims, and groups that scale from zero to their maximum at once, are left to the rest of the chain, which sees the
@@ -163,7 +162,7 @@ def purchases(
     offers = []
     for group in candidates.groups:
         shape = candidates.shapes[group.id]
-        price = node_price(shape.template.node, prices, own.get(group.id, 0.0))
+        price = price_of(group.id, shape.template.node)
         atomic = group.group.options.zero_or_max
         most = 0 if atomic else limiter.allowance(group, grown.get(group.id, 0)).nodes
         offers.append(Offer(group.id, shape.free, math.inf if price is None else price, most))
