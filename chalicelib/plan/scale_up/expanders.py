@@ -171,7 +171,13 @@ def keep_fewest_nodes(options: Sequence[Option], _: ExpanderContext) -> Filtered
 def keep_best_price(options: Sequence[Option], context: ExpanderContext) -> Filtered:
     """price: return the options with the smallest score. An option without a price is dropped with a NO_PRICE note; the
     result may be empty."""
-    prices, own = context.prices, [context.group_prices.get(option.group, 0.0) for option in options]
+    prices, fee = context.prices, context.prices.node if context.prices is not None else 0.0
+    own = [
+        context.spot_prices[option.group] - fee
+        if option.group in context.spot_prices
+        else context.group_prices.get(option.group, 0.0)
+        for option in options
+    ]
     rates = pod_rates(prices, [option.template for option in options], own)
     scores = [
         None
