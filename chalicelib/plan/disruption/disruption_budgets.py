@@ -127,12 +127,14 @@ class DisruptionBudgets:
 
 
 def unknown_pools(state: ClusterState) -> Iterator[Reason]:
-    """Return POOL_UNKNOWN for every name in the policy's budgets and its consolidation that no single pool has; none if
+    """Return POOL_UNKNOWN for every name in the policy's budgets, consolidation and spot that no single pool has; none if
     a provider could not be read, because the pool may exist."""
     policy = state.policy
     lists = [(f"disruption budget {budget.name}", budget.groups) for budget in policy.disruption_budgets]
     if policy.consolidation.mode is not ConsolidationMode.OFF:
         lists.append(("consolidation.groups", policy.consolidation.groups))
+    if policy.spot is not None:
+        lists.append(("spot.groups", policy.spot.groups))
     if not any(groups for _, groups in lists) or any(gap.kind.startswith("provider/") for gap in state.snapshot.gaps):
         return
     names = PoolNames(state)
