@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
+import msgspec
 
 from chalicelib.model.memory import (
     ConsolidationMemory,
@@ -29,7 +29,7 @@ from chalicelib.plan.repair import wrong_size
 from chalicelib.plan.scale_up.planner import ScaleUpPlan
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.node_templates import learn
-from chalicelib.plan.state.spot_groups import is_fallback, next_fallback, next_risk
+from chalicelib.plan.state.spot_market import is_fallback, next_fallback, next_risk
 
 _FAILED = 10_800.0  # seconds after which a node's failed removals are forgotten
 _KEPT = 86_400.0  # seconds for which an instance is kept whose group is no longer seen
@@ -59,8 +59,10 @@ def next_memory(
     unread_templates = {name: template for name, template in memory.templates.items() if name not in state.groups}
     drains = next_drains(state, scale_up.scale_ups, disruption.removals)
     nodes = {**_paused(state, disruption), **disruption.memory}
-    nodes |= {name: replace(nodes.get(name, NodeMemory()), fallback=True) for name in _fallback_nodes(state)}
-    return replace(
+    nodes |= {
+        name: msgspec.structs.replace(nodes.get(name, NodeMemory()), fallback=True) for name in _fallback_nodes(state)
+    }
+    return msgspec.structs.replace(
         memory,
         groups=unread_groups
         | {
@@ -87,15 +89,19 @@ def _with_spot(memory: GroupMemory, group: NodeGroupState, state: ClusterState, 
         return memory
     bought = [growth.group for growth in scale_up.scale_ups]
     risk, since = next_risk(group, state), next_fallback(group, bought, scale_up.fallback, state.now)
-    memory = memory if since == memory.fallback_since else replace(memory, fallback_since=since)
-    return memory if risk is memory.risk else replace(memory, risk=risk)
+    memory = memory if since == memory.fallback_since else msgspec.structs.replace(memory, fallback_since=since)
+    return memory if risk is memory.risk else msgspec.structs.replace(memory, risk=risk)
 
 
 def _fallback_nodes(state: ClusterState) -> list[str]:
     """Return the nodes that were bought on demand because spot groups were not to be had."""
     if state.policy.spot is None:
         return []
-    return [node.name for group in state.groups.values() for node in group.nodes if is_fallback(node, group, state)]
+    return [
+        node.name
+        for node in state.snapshot.nodes
+        if is_fallback(node, state.groups.get(state.group_of.get(node.name, "")), state)
+    ]
 
 
 def _consolidation(state: ClusterState, disruption: DisruptionPlan) -> ConsolidationMemory:
@@ -109,7 +115,7 @@ def _consolidation(state: ClusterState, disruption: DisruptionPlan) -> Consolida
         if (recent := tuple(move for move in moves if abs(state.now - move[0]) < _DAY))
     }
     newest = sorted(moves, key=lambda owner: (-moves[owner][-1][0], owner))[:MOST_OWNERS]
-    return replace(memory, moves={owner: moves[owner] for owner in sorted(newest)})
+    return msgspec.structs.replace(memory, moves={owner: moves[owner] for owner in sorted(newest)})
 
 
 def _group(group: NodeGroupState, drained: dict[str, DrainedOwner], now: float) -> GroupMemory:
@@ -122,7 +128,7 @@ def _group(group: NodeGroupState, drained: dict[str, DrainedOwner], now: float) 
         for name, removal in group.memory.failed_removals.items()
         if name in names and abs(now - removal.until) < _FAILED
     }
-    return replace(
+    return msgspec.structs.replace(
         group.memory,
         target=group.group.target,
         size_wrong_since=since,

@@ -127,8 +127,8 @@ class DisruptionBudgets:
 
 
 def unknown_pools(state: ClusterState) -> Iterator[Reason]:
-    """Return POOL_UNKNOWN for every name in the policy's budgets, consolidation and spot that no single pool has; none if
-    a provider could not be read, because the pool may exist."""
+    """Return POOL_UNKNOWN for every name in the policy's budgets, consolidation and spot that no single pool has; none
+    if a provider could not be read, because the pool may exist."""
     policy = state.policy
     lists = [(f"disruption budget {budget.name}", budget.groups) for budget in policy.disruption_budgets]
     if policy.consolidation.mode is not ConsolidationMode.OFF:

@@ -24,7 +24,8 @@ from chalicelib.plan.disruption.replacements import Reservation, advance
 from chalicelib.plan.disruption.taint_updates import taint_updates
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
-from chalicelib.plan.state.interruptions import recommended, reported
+from chalicelib.plan.state.interruptions import reported
+from chalicelib.plan.state.spot_market import recommended
 from chalicelib.plan.state.time_budget import OutOfTime, TimeBudget
 
 METHODS: tuple[Method, ...] = (Unneeded(),)

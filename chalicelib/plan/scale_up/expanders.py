@@ -20,7 +20,7 @@ from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.snapshot import PriorityConfig
 from chalicelib.plan.prices import Rates, has_gpu, node_price, pod_rates, price_book, unpriced
 from chalicelib.plan.state.cluster_state import ClusterState
-from chalicelib.plan.state.spot_groups import late_groups
+from chalicelib.plan.state.spot_market import late_groups
 from chalicelib.policy.go_patterns import pattern
 
 RANDOM, LEAST_COST = "random", "least-cost"

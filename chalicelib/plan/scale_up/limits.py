@@ -24,7 +24,7 @@ from chalicelib.model.resources import CPU, GPU_LABELS, GPU_RESOURCES, MEMORY
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import pools, rooms
 from chalicelib.plan.state.readiness import Bucket
-from chalicelib.plan.state.spot_groups import SpotShares
+from chalicelib.plan.state.spot_market import SpotShares
 
 _UNLIMITED = 10**9
 

@@ -24,7 +24,7 @@ from chalicelib.plan.scale_up.search import ScaleUpSearch
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.readiness import Bucket
-from chalicelib.plan.state.spot_groups import avoided_until, spot_groups
+from chalicelib.plan.state.spot_market import avoided_until, spot_groups
 from chalicelib.plan.state.time_budget import TimeBudget
 
 

@@ -20,7 +20,7 @@ from chalicelib.plan.scale_up.expanders import LEAST_COST, ExpanderContext, Opti
 from chalicelib.plan.scale_up.limits import Allowance, ResourceLimiter
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, renamed
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
-from chalicelib.plan.state.spot_groups import SpotShares, avoided_until
+from chalicelib.plan.state.spot_market import SpotShares, avoided_until
 from chalicelib.plan.state.time_budget import TimeBudget
 from chalicelib.plan.tables import Bools
 

@@ -11,19 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from chalicelib.model.group import NodeGroup
-from chalicelib.model.memory import GroupMemory, InterruptionNotice, InterruptionRisk
+from chalicelib.model.memory import HOUR, GroupMemory, InterruptionNotice, InterruptionRisk
 from chalicelib.model.node import TO_BE_DELETED, Node
 from chalicelib.model.operation import Operation, OperationKind
-from chalicelib.model.policy import InterruptionAction, RebalanceAction, Spot
+from chalicelib.model.policy import InterruptionAction, Spot
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
-
-if TYPE_CHECKING:
-    from chalicelib.plan.state.cluster_state import ClusterState
 
 REBALANCE_TAINT = "aws-node-termination-handler/rebalance-recommendation"
 """A recommendation: such a node may be interrupted some time. It is no notice."""
@@ -43,6 +39,8 @@ _TAINTS = {
 INTERRUPTION_TAINTS = frozenset({*_TAINTS, REBALANCE_TAINT})
 """Taints of a single machine, which a new node of its group does not have."""
 _EXPIRED, _TO_BE_TERMINATED, _EXPIRES_AFTER = "InstanceExpired", "InstanceToBeTerminated", 300.0
+_FARTHEST = 24 * HOUR
+"""Seconds ahead within which a provider's time is a notice; what is farther away is the end of a contract."""
 _BY_PROVIDER, _EARLIER = "its provider says so", "announced before"
 
 
@@ -104,7 +102,7 @@ def announcements(
         word: instance.leaves_at
         for group in by_id.values()
         for instance in group.instances
-        if instance.leaves_at > 0
+        if 0 < instance.leaves_at < now + _FARTHEST
         for word in (instance.id, instance.node)
         if word
     }
@@ -156,18 +154,6 @@ def reported(announced: Mapping[str, Announcement], spot: Spot | None, now: floa
         dated = spot is not None or announcement.signal in {_BY_PROVIDER, f"condition {_EXPIRED}"}
         until = announcement.until(now) if dated else {}
         yield Reason.of(ReasonCode.INTERRUPTION_REPORTED, node=name, signal=announcement.signal, **until)
-
-
-def recommended(state: ClusterState) -> frozenset[str]:
-    """Return the nodes that their vendor recommends to leave, if the policy prefers to; they are never evacuated for
-    it."""
-    if state.policy.spot is None or state.policy.spot.rebalance is not RebalanceAction.PREFER:
-        return frozenset()
-    return frozenset(
-        node.name
-        for node in state.snapshot.nodes
-        if node.taint(REBALANCE_TAINT) is not None and node.name in state.group_of and node.name not in state.leaving
-    )
 
 
 def vendor_upcoming(

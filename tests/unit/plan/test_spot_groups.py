@@ -213,6 +213,12 @@ def test_spot_12_node_that_comes_of_it_is_marked_until_it_goes() -> None:
     assert not any(known.fallback for known in off.nodes.values())
 
 
+def test_mark_outlasts_a_group_that_cannot_be_read() -> None:
+    build = pool(kinds="a").node("new", "2", "8Gi", group="od", labels={TYPE: "od"})
+    _, memory = decide(build, Spot(), Memory(nodes={"new": NodeMemory(fallback=True)}))
+    assert memory.nodes["new"].fallback
+
+
 @pytest.mark.parametrize(("age", "marked"), [(900.0, True), (901.0, False)])
 def test_node_that_comes_long_after_the_purchase_is_none_of_it(age: float, marked: bool) -> None:
     build = pool(kinds="a")

@@ -174,6 +174,16 @@ def test_spot_4_the_earliest_of_provider_and_taint_counts() -> None:
     assert {name: removal.leaves_at for name, removal in evacuated(plan).items()} == told
 
 
+@pytest.mark.parametrize("leaves_at", [NOW + 7 * 86_400.0, float("inf"), float("nan"), -1.0])
+def test_time_that_is_far_away_or_none_is_no_notice(leaves_at: float) -> None:
+    build = at_risk(taints=())
+    [group] = build.groups
+    [instance] = group.instances
+    instances = (msgspec.structs.replace(instance, leaves_at=leaves_at),)
+    build.groups = [msgspec.structs.replace(group, instances=instances)]
+    assert decide(build)[0].removals == ()
+
+
 def test_notice_of_a_node_on_demand_counts_too() -> None:
     plan, memory = decide(at_risk(taints=(f"{NTH}scheduled-maintenance",), spot=False))
     risk = memory.groups["g"].risk

@@ -14,7 +14,7 @@ from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.prices import MICRO, NoPrice, price_book
 from chalicelib.plan.scale_up.expanders import expander_context
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
-from chalicelib.plan.state.spot_groups import hazard, next_risk, risk_premium, spot_groups
+from chalicelib.plan.state.spot_market import hazard, next_risk, risk_premium, spot_groups
 from tests.builders import NOW, ClusterBuilder, cluster, node
 
 HOUR, WEEK = 3600.0, 7 * 86_400.0
@@ -82,6 +82,12 @@ def test_spot_16_vendors_rate_stands_in_place_of_the_prior() -> None:
     state, rated = state_of(pool_of_ten()), state_of(pool_of_ten(interruption_rate=0.1))
     assert float(hazard(state.groups["sp"].group, GroupMemory())) == pytest.approx(1 / 720)
     assert float(hazard(rated.groups["sp"].group, GroupMemory())) == pytest.approx(0.1 / 720)
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.5, float("nan"), float("inf")])
+def test_impossible_rate_of_a_vendor_counts_as_none(rate: float) -> None:
+    state = state_of(pool_of_ten(interruption_rate=rate))
+    assert float(hazard(state.groups["sp"].group, GroupMemory())) == pytest.approx(1 / 720)
 
 
 def test_hours_of_nodes_accumulate() -> None:

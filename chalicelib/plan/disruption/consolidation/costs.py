@@ -20,9 +20,8 @@ from chalicelib.model.pod import PodClass
 from chalicelib.plan.demand.pending_pods import is_expendable
 from chalicelib.plan.prices import MICRO, NoPrice, price_book
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
-from chalicelib.plan.state.interruptions import recommended
 from chalicelib.plan.state.pools import pool_id
-from chalicelib.plan.state.spot_groups import risk_premium
+from chalicelib.plan.state.spot_market import recommended, risk_premium
 from chalicelib.plan.tables import Ints
 
 HORIZON = 24.0
@@ -77,7 +76,8 @@ def eviction_cost(pod_class: PodClass) -> int:
 
 class Costs:
     """The costs of one pass. nodes: the priced nodes of groups; unpriced: the others, with what is missing; groups:
-    what purchases cost; history: the next memory of prices; currency: of all of them, "" if it is not known."""
+    what purchases cost; history: the next memory of prices; currency: of all of them, "" if it is not known. recommended:
+    the nodes that their vendor recommends to leave."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state, self._settle = state, state.policy.consolidation.price_settle_time
@@ -86,7 +86,7 @@ class Costs:
         )
         self.currency = self._book.currency
         self._aggressiveness = Fraction(str(state.policy.consolidation.aggressiveness))
-        self._recommended = recommended(state)
+        self.recommended = recommended(state)
         self.history: dict[str, PriceHistory] = {}
         self.groups: dict[str, PurchasePrice] = {}
         self.unpriced: dict[str, str] = {}
@@ -107,7 +107,7 @@ class Costs:
         pool = self.pools[node.pool]
         exact = Fraction(pool.price * node.disruption, pool.disruption) / self._aggressiveness
         exact *= CONTINUE if wanted else 1
-        exact /= 2 if name in self._recommended else 1
+        exact /= 2 if name in self.recommended else 1
         return -(-exact.numerator // exact.denominator)
 
     def score(self, saves: int, names: Mapping[str, int] | list[str] | tuple[str, ...]) -> float:

@@ -26,7 +26,7 @@ from chalicelib.plan.disruption.consolidation.limits import OwnerMoves
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import PoolNames
 from chalicelib.plan.state.readiness import Bucket
-from chalicelib.plan.state.spot_groups import is_fallback
+from chalicelib.plan.state.spot_market import is_fallback
 from chalicelib.plan.tables import Floats, Ints
 
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"

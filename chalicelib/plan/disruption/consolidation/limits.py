@@ -21,7 +21,7 @@ from chalicelib.plan.disruption.consolidation.purchases import NodeOffer
 from chalicelib.plan.disruption.replacement_rows import UNDER_WAY, open_surge, surge_limit
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pools import pool_id
-from chalicelib.plan.state.spot_groups import SpotShares
+from chalicelib.plan.state.spot_market import SpotShares
 from chalicelib.plan.tables import Ints
 
 

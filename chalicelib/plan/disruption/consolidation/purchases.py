@@ -19,7 +19,8 @@ from chalicelib.plan.scale_up.limits import ResourceLimiter
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.readiness import zone_of
-from chalicelib.plan.state.spot_groups import is_spot, returns_at
+from chalicelib.plan.state.spot_groups import is_spot
+from chalicelib.plan.state.spot_market import returns_at
 from chalicelib.plan.tables import Bools, Ints
 
 Form = tuple[str, tuple[tuple[str, int], ...], str, bool]

@@ -20,7 +20,7 @@ from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.interruptions import MOST_REPORTED
-from chalicelib.plan.state.spot_groups import usual_ready_time
+from chalicelib.plan.state.spot_market import usual_ready_time
 
 _ENDED = frozenset({"Succeeded", "Failed"})
 
