@@ -507,6 +507,23 @@ def test_spot_23_notice_holds_while_the_node_is_not_ready() -> None:
     assert evacuated(plan)["a"].leaves_at == NOW + 80.0
 
 
+def test_interruption_is_planned_once_from_notice_to_end() -> None:
+    first, memory = decide(at_risk())
+    assert (growth(first), list(evacuated(first))) == ({"g": (1, 2)}, ["a"])
+    memory = msgspec.structs.replace(memory, operations=first.operations)
+    second, memory = decide(at_risk(target=2), memory=memory, now=NOW + 60.0)
+    assert (second.scale_ups, second.removals, second.operations) == ((), (), ())
+    # The machine is gone, the new one is ready; its pods wait for the scheduler.
+    build = cluster().node("b", "4", "16Gi", group="g", created=NOW + 30.0).pending(2, "1", "1Gi")
+    build.group("g", max=10, spot=True, template=node("new-g", "4", "16Gi"))
+    memory = msgspec.structs.replace(memory, operations=())
+    third, memory = decide(build, memory=memory, now=NOW + 200.0)
+    risk = memory.groups["g"].risk
+    assert (third.scale_ups, third.removals, third.repairs, set(expected(third).values())) == ((), (), (), {"b"})
+    assert risk is not None
+    assert (risk.interruptions, risk.notices, risk.last_notice) == (1.0, {}, NOW)
+
+
 def test_verdict_names_deadline_and_signal() -> None:
     memory = noticed(NOW - 60.0, NOW + 120.0, operations=(removing("interrupted"),))
     plan, _ = decide(at_risk(), memory=memory)

@@ -76,8 +76,8 @@ def eviction_cost(pod_class: PodClass) -> int:
 
 class Costs:
     """The costs of one pass. nodes: the priced nodes of groups; unpriced: the others, with what is missing; groups:
-    what purchases cost; history: the next memory of prices; currency: of all of them, "" if it is not known. recommended:
-    the nodes that their vendor recommends to leave."""
+    what purchases cost; history: the next memory of prices; currency: of all of them, "" if it is not known.
+    recommended: the nodes that their vendor recommends to leave."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state, self._settle = state, state.policy.consolidation.price_settle_time
