@@ -162,20 +162,19 @@ def _change(group: dict[str, Any], side: int) -> str:
 def cost(inputs: PlanInputs, policy: Policy, plan: Plan) -> Cost:
     """Return the hourly cost of a plan's changes, by the policy's prices or, where the policy has none, the providers'
     prices."""
-    from chalicelib.plan.prices import node_price, price_book
+    from chalicelib.plan.prices import price_book
     from chalicelib.plan.state.cluster_state import build_cluster_state
 
     state = build_cluster_state(inputs.snapshot, policy, inputs.memory, inputs.now)
     nodes = {node.name: node for node in inputs.snapshot.nodes}
     unknown: list[str] = []
     sums = {"added": 0.0, "saved": 0.0}
-    book = price_book(policy.prices, [group.group for group in state.groups.values()])
-    prices = {name: book.own(group.group) for name, group in state.groups.items()}
+    book = price_book(policy.prices, [group.group for group in state.groups.values()], spot=policy.spot is not None)
     templates = {name: group.template.node for name, group in state.groups.items() if group.template is not None}
     moves = [("added", up.group, up.group, templates.get(up.group), up.to_size - up.from_size) for up in plan.scale_ups]
     moves += [("saved", removal.node, removal.group, nodes.get(removal.node), 1) for removal in plan.removals]
     for kind, name, group, node, count in moves:
-        price = None if node is None else node_price(node, policy.prices, prices.get(group, 0.0))
+        price = None if node is None else book.hourly(node, state.groups[group].group)
         if price is None:
             unknown.append(name)
         else:

@@ -146,7 +146,9 @@ def _price(context: ExplainContext, group: NodeGroup | None) -> tuple[dict[str, 
     snapshot = context.case.snapshot
     if group is None:
         return {}, ""
-    book = price_book(context.case.policy.prices, snapshot.groups, snapshot.taken_at)
+    book = price_book(
+        context.case.policy.prices, snapshot.groups, snapshot.taken_at, spot=context.case.policy.spot is not None
+    )
     price = book.of_group(group, next((node for node in snapshot.nodes if owned_by(group, node)), None))
     missing, shown = (price.detail, book.named(group)) if isinstance(price, NoPrice) else ("", price)
     if shown is None or not shown.amount:

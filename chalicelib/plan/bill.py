@@ -44,7 +44,9 @@ class PriceTags:
     """Finds prices in millionths with their currencies."""
 
     def __init__(self, state: ClusterState) -> None:
-        self._book = price_book(state.policy.prices, state.snapshot.groups, state.now)
+        self._book = price_book(
+            state.policy.prices, state.snapshot.groups, state.now, spot=state.policy.spot is not None
+        )
         self._groups = {group.id: group for group in state.snapshot.groups}
 
     def of_node(self, node: Node, group: str) -> tuple[int, str] | None:

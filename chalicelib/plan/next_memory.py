@@ -29,6 +29,7 @@ from chalicelib.plan.repair import wrong_size
 from chalicelib.plan.scale_up.planner import ScaleUpPlan
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.node_templates import learn
+from chalicelib.plan.state.spot_market import is_fallback, next_fallback, next_risk
 
 _FAILED = 10_800.0  # seconds after which a node's failed removals are forgotten
 _KEPT = 86_400.0  # seconds for which an instance is kept whose group is no longer seen
@@ -58,9 +59,16 @@ def next_memory(
     unread_templates = {name: template for name, template in memory.templates.items() if name not in state.groups}
     drains = next_drains(state, scale_up.scale_ups, disruption.removals)
     nodes = {**_paused(state, disruption), **disruption.memory}
+    nodes |= {
+        name: msgspec.structs.replace(nodes.get(name, NodeMemory()), fallback=True) for name in _fallback_nodes(state)
+    }
     return msgspec.structs.replace(
         memory,
-        groups=unread_groups | {group.id: _group(group, drains[group.id], now) for group in state.groups.values()},
+        groups=unread_groups
+        | {
+            group.id: _with_spot(_group(group, drains[group.id], now), group, state, scale_up)
+            for group in state.groups.values()
+        },
         nodes=dict(sorted(nodes.items())),
         unregistered=_unregistered(state),
         templates=unread_templates | templates,
@@ -72,6 +80,28 @@ def next_memory(
         replacements=with_operations(disruption.replacements, operations),
         consolidation=_consolidation(state, disruption),
     )
+
+
+def _with_spot(memory: GroupMemory, group: NodeGroupState, state: ClusterState, scale_up: ScaleUpPlan) -> GroupMemory:
+    """Return a group's next memory with its interruptions and its purchases as a fallback; unchanged without
+    spec.spot."""
+    if state.policy.spot is None or group.group.error:
+        return memory
+    bought = [growth.group for growth in scale_up.scale_ups]
+    risk, since = next_risk(group, state), next_fallback(group, bought, scale_up.fallback, state.now)
+    memory = memory if since == memory.fallback_since else msgspec.structs.replace(memory, fallback_since=since)
+    return memory if risk is memory.risk else msgspec.structs.replace(memory, risk=risk)
+
+
+def _fallback_nodes(state: ClusterState) -> list[str]:
+    """Return the nodes that were bought on demand because spot groups were not to be had."""
+    if state.policy.spot is None:
+        return []
+    return [
+        node.name
+        for node in state.snapshot.nodes
+        if is_fallback(node, state.groups.get(state.group_of.get(node.name, "")), state)
+    ]
 
 
 def _consolidation(state: ClusterState, disruption: DisruptionPlan) -> ConsolidationMemory:

@@ -140,6 +140,8 @@ def _removal(state: ClusterState, removal: Removal, plan: str, replacement: Repl
     after = tuple(purchase.operation for purchase in replacement.purchases) if replacement is not None else ()
     reason = "" if removal.reason is DisruptionReason.UNNEEDED else removal.reason.value
     spec = msgspec.structs.replace(spec, after=after, reason=reason, replacement=removal.replacement)
+    if removal.reason is DisruptionReason.INTERRUPTED:
+        spec = msgspec.structs.replace(spec, leaves_at=removal.leaves_at)
     return Operation(
         msgspec.structs.replace(spec, targets=(target,), **_price(state, group, node)),
         OperationStatus(data=data, due_at=state.now, updated_at=state.now),
@@ -153,7 +155,7 @@ def _is_single(replacement: Replacement) -> bool:
 
 def _price(state: ClusterState, group: NodeGroupState, node: Node | None) -> dict[str, Any]:
     """Return the price of one node and its currency, as fields of a spec; nothing where it is unknown."""
-    book = price_book(state.policy.prices, state.snapshot.groups, state.now)
+    book = price_book(state.policy.prices, state.snapshot.groups, state.now, spot=state.policy.spot is not None)
     price = book.paid(node, group.group) if node is not None else None
     return {"price": price.amount, "currency": price.currency} if price is not None and price.amount else {}
 

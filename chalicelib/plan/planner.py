@@ -8,8 +8,8 @@ Stages, with their inputs and outputs:
 2. Pending pods: state -> PendingPods in the order in which the scheduler tries them.
 3. Simulated cluster: state, nominated pods -> real and upcoming nodes with their pods. Stages 4 and 5 change it.
 4. Scale-up: pending pods, rules, headroom -> ScaleUpPlan. Places pods and new nodes on the simulated cluster.
-5. Disruption: the simulated cluster after scale-up -> DisruptionPlan. Removes nodes that stay unneeded, and
-   consolidates nodes that are needed.
+5. Disruption: the simulated cluster after scale-up -> DisruptionPlan. Evacuates nodes that their vendor takes back,
+   removes nodes that stay unneeded, and consolidates nodes that are needed.
 6. Repairs: state -> at most one Repair per group.
 7. Plan: the outputs of 2, 4, 5 and 6 -> Plan with its operations.
 8. Next memory: the outputs of 1, 4 and 5 -> Memory.
@@ -84,7 +84,17 @@ def plan_cluster(
     def removals(*, judged: bool) -> DisruptionPlan:
         budget.begin(PlanStage.SCALE_DOWN if judged else PlanStage.UNLIMITED)
         needs = scale_up.rule_results.needs
-        return plan_disruption(state, simulated, assume_unneeded_for, pending.hold, budget, grown, needs, judged=judged)
+        return plan_disruption(
+            state,
+            simulated,
+            assume_unneeded_for,
+            pending.hold,
+            budget,
+            grown,
+            needs,
+            judged=judged,
+            placements=scale_up.promises,
+        )
 
     try:
         scale_down = removals(judged=True)

@@ -2,9 +2,10 @@
 provider's prices.
 
 A node costs the price of its instance type; without one, its capacity by the rates; without rates, the price that its
-provider reports for a node of its group (NodeGroup.price). `node` is added in any case. Either cpu or memory may be
-omitted and then costs nothing, but a GPU is never free: a node with GPUs but without a GPU rate has no price by the
-list.
+provider reports for a node of its group (NodeGroup.price). A node of a spot group costs the price of its instance type
+in `spot`; without one, what its provider reports; only then the others. `node` is added in any case. Either cpu or
+memory may be omitted and then costs nothing, but a GPU is never free: a node with GPUs but without a GPU rate has no
+price by the list.
 
 Currencies are not converted and not mixed. Prices are compared in one currency (`PriceBook.currency`); a provider's
 price in another one is not used, and its nodes have no price (`NoPrice`, which names both). A currency that nobody
@@ -70,16 +71,20 @@ class NoPrice(msgspec.Struct, frozen=True):
 class PriceBook(msgspec.Struct, frozen=True):
     """The prices of a pass. currency: in which prices are compared, "" if nobody states one, or if providers state
     several and the policy none. stated: the currencies of all providers' prices, sorted. now: the date of prices that
-    were read in this pass."""
+    were read in this pass. spot: nodes of spot groups have prices of their own, because the policy has a list of them
+    or spec.spot."""
 
     prices: NodePrices | None = None
     currency: str = ""
     stated: tuple[str, ...] = ()
     now: float = 0.0
+    spot: bool = False
 
     def of_node(self, node: Node, group: NodeGroup | None) -> Price | NoPrice:
         """Return the price of a node. group: that it is in, None if it is in none."""
         listed = node_price(node, self.prices)
+        if group is not None and group.spot and self.spot:
+            listed = _spot_price(node, self.prices) or (None if is_price(self.own(group)) else listed)
         if listed is not None:
             return Price(_millionths(listed), self.currency, PriceSource.POLICY, (self.prices or _NO_LIST).as_of)
         if group is not None and is_price(group.price):
@@ -88,6 +93,15 @@ class PriceBook(msgspec.Struct, frozen=True):
         if group is None or not group.price_error:
             return NoPrice(detail)
         return NoPrice(group.price_error if self.prices is None else f"{detail}; {group.price_error}")
+
+    def hourly(self, node: Node, group: NodeGroup) -> float | None:
+        """Return the same in units of the currency, not rounded; None if the node has no price."""
+        own = self.own(group)
+        if group.spot and self.spot:
+            listed = _spot_price(node, self.prices)
+            if listed is not None or is_price(own):
+                return own + (self.prices or _NO_LIST).node if listed is None else listed
+        return node_price(node, self.prices, own)
 
     def of_group(self, group: NodeGroup, example_node: Node | None = None) -> Price | NoPrice:
         """Return the price of a new node of the group. example_node: one of its nodes, if it has no template."""
@@ -135,11 +149,15 @@ class PriceBook(msgspec.Struct, frozen=True):
         return date_of(group.priced_at or self.now)
 
 
-def price_book(prices: NodePrices | None, groups: Iterable[NodeGroup], now: float = 0.0) -> PriceBook:
-    """Return the prices of a pass. now: epoch seconds."""
+def price_book(
+    prices: NodePrices | None, groups: Iterable[NodeGroup], now: float = 0.0, *, spot: bool = False
+) -> PriceBook:
+    """Return the prices of a pass. now: epoch seconds. spot: the policy has spec.spot."""
     stated = tuple(sorted({group.currency for group in groups if is_price(group.price)} - {""}))
     currency = prices.currency if prices is not None else ""
-    return PriceBook(prices, currency or (stated[0] if len(stated) == 1 else ""), stated, now)
+    return PriceBook(
+        prices, currency or (stated[0] if len(stated) == 1 else ""), stated, now, spot or bool(prices and prices.spot)
+    )
 
 
 def date_of(at: float) -> str:
@@ -192,6 +210,12 @@ def node_price(node: Node, prices: NodePrices | None, own: float = 0.0) -> float
     if price is None and is_price(own):
         price = own
     return None if price is None else price + prices.node
+
+
+def _spot_price(node: Node, prices: NodePrices | None) -> float | None:
+    """Return the listed price of a node of a spot group, None if the list has none for its instance type."""
+    price = prices.spot.get(instance_type(node)) if prices is not None else None
+    return None if price is None or prices is None else price + prices.node
 
 
 def pod_rates(prices: NodePrices | None, nodes: Iterable[Node], own: Sequence[float] = ()) -> Rates | None:

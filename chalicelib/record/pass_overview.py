@@ -81,7 +81,7 @@ def _last_change(memory: Memory) -> float:
 def pass_overview(plan: Plan, state: ClusterState, bill: ClusterBill | None) -> tuple[ClusterOverview, GaugePoint]:
     """Return the overview, and the point of the charts, with the cost in the currency of the overview."""
     snapshot = state.snapshot
-    book = price_book(state.policy.prices, snapshot.groups, snapshot.taken_at)
+    book = price_book(state.policy.prices, snapshot.groups, snapshot.taken_at, spot=state.policy.spot is not None)
     at_group = {group.id: at for at, group in enumerate(snapshot.groups)}
     owners = [at_group.get(state.group_of.get(node.name, ""), -1) for node in snapshot.nodes]
     members: dict[int, list[Node]] = {}
@@ -92,7 +92,10 @@ def pass_overview(plan: Plan, state: ClusterState, bill: ClusterBill | None) -> 
     place, size = np.array(owners, dtype=np.int64)[ready] + 1, len(snapshot.groups) + 1
     of_ready = (*amounts[:, ready], np.ones(len(place)))
     sums = np.array([np.bincount(place, weights=row, minlength=size) for row in of_ready]).T.tolist()
-    prices = [book.of_group(group, next(iter(members.get(at, ())), None)) for at, group in enumerate(snapshot.groups)]
+    prices = [
+        book.of_group(state.groups[group.id].group, next(iter(members.get(at, ())), None))
+        for at, group in enumerate(snapshot.groups)
+    ]
     groups = tuple(
         _priced(_group(group, members.get(at, ()), sums[at + 1]), prices[at], book.named(group))
         for at, group in enumerate(snapshot.groups)

@@ -11,7 +11,7 @@ from collections.abc import Set
 import msgspec
 
 from chalicelib.model.plan import Plan
-from chalicelib.plan.prices import node_price, price_book
+from chalicelib.plan.prices import price_book
 from chalicelib.shadow import verdicts
 from chalicelib.shadow.observed import Pass, RemovedNode, confirmed, growths, observe, removals, restarted
 from chalicelib.shadow.rebuild import Rebuilt
@@ -266,13 +266,13 @@ def _wanted_nodes(ledger: Ledger, this_pass: Pass) -> Ledger:
 def _costs(ours: dict[str, int], theirs: dict[str, int], this_pass: Pass) -> tuple[float, float] | None:
     """Return the hourly costs of both, None if a price is unknown."""
     prices: dict[str, float] = {}
-    book = price_book(this_pass.policy.prices, this_pass.snapshot.groups)
+    book = price_book(this_pass.policy.prices, this_pass.snapshot.groups, spot=this_pass.policy.spot is not None)
     nodes = {node.provider_id: node for node in this_pass.snapshot.nodes if node.provider_id}
     for group in this_pass.snapshot.groups:
         if group.id in ours or group.id in theirs:
             real_nodes = (nodes[instance.id] for instance in group.instances if instance.id in nodes)
             node = group.template or next(real_nodes, None)
-            price = node_price(node, book.prices, book.own(group)) if node is not None else None
+            price = book.hourly(node, group) if node is not None else None
             if price is not None:
                 prices[group.id] = price
     if not ours.keys() | theirs.keys() <= prices.keys():

@@ -10,8 +10,8 @@ from chalicelib.command.doctor.finding import DoctorContext, Finding, Severity, 
 from chalicelib.kube.errors import NotFound
 from chalicelib.model.node import Node
 from chalicelib.model.reason import ReasonCode
-from chalicelib.plan.disruption.consolidation.purchases import is_spot
 from chalicelib.plan.state.readiness import announces_device
+from chalicelib.plan.state.spot_groups import is_spot
 
 YOUNG = 300.0
 """Seconds after its creation for which a node may carry taints of its startup."""

@@ -90,8 +90,10 @@ def collect_pending_pods(state: ClusterState) -> PendingPods:
         ignored.setdefault((pod.cls, msgspec.json.encode(reason).decode()), (reason, []))[1].append(pod.key)
     hold = _still_arriving(waiting, state)
     if hold is not None:
-        ignored[(-1, "waiting")] = (hold, [pod.key for pod in waiting])
-        waiting = []
+        # Pods of nodes that their vendor takes back have no time to wait.
+        urgent = [pod for pod in waiting if pod.node in state.at_risk]
+        ignored[(-1, "waiting")] = (hold, [pod.key for pod in waiting if pod.node not in state.at_risk])
+        waiting = urgent
     entries: list[tuple[Pod, Reason | None]] = [*((pod, None) for pod in waiting), *bystanders]
     entries.sort(
         key=lambda entry: (-(classes[entry[0].cls].priority or 0), entry[0].created, entry[0].namespace, entry[0].name)

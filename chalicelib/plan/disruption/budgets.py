@@ -20,6 +20,7 @@ import msgspec
 from chalicelib.model.memory import HOUR, BreakerState
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind, RemovalTarget
+from chalicelib.model.plan import Removal
 from chalicelib.model.policy import MaxDisruption, Options
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.resources import CPU, GPU_LABELS, GPU_RESOURCES, MEMORY
@@ -133,6 +134,17 @@ class Budgets:
             chosen += unit
         self.taken |= {removal.node.name for removal in chosen}
         return sorted(chosen, key=_harm), refused
+
+    def evacuate(self, removals: Sequence[Removal]) -> None:
+        """Count nodes that their vendor takes back, whatever room there is. They never trip the circuit breaker."""
+        for removal in removals:
+            pool = self.state.groups[removal.group].group.pool
+            self._sizes[removal.group] -= 1
+            if pool is not None and pool.id in self.pool_spares:
+                self.pool_spares[pool.id] -= 1
+        self.breaker.take(len(removals), sum(len(removal.evict) for removal in removals), interrupted=True)
+        self._parallelism.take(len(removals), sum(bool(removal.evict) for removal in removals), atomic=False)
+        self.taken |= {removal.node for removal in removals}
 
     def promise(self, nodes: Iterable[str]) -> None:
         """Count nodes as on their way out by the disruption budgets: something is bought for their pods."""
@@ -359,10 +371,15 @@ def _last_cooldown(instants: Iterable[float], options: Options, now: float) -> R
     return Reason.of(ReasonCode.IN_COOLDOWN, which=which, until=until)
 
 
-def _targets_in_removal(state: ClusterState) -> list[RemovalTarget]:
-    """Return the targets of open removals."""
+def _targets_in_removal(state: ClusterState, *, interrupted: bool = False) -> list[RemovalTarget]:
+    """Return the targets of open removals. interrupted: only of nodes that their vendor takes back."""
     operations = (op for op in state.memory.operations if op.is_open and op.spec.kind is OperationKind.DELETE_NODES)
-    return [target for operation in operations for target in operation.spec.targets]
+    return [
+        target
+        for operation in operations
+        if not interrupted or operation.spec.reason == DisruptionReason.INTERRUPTED.value
+        for target in operation.spec.targets
+    ]
 
 
 class CircuitBreaker:
@@ -390,6 +407,8 @@ class CircuitBreaker:
         registered = {node.name for group in state.groups.values() if not group.group.error for node in group.nodes}
         self._registered = len(registered)
         self._in_removal = len({target.node for target in _targets_in_removal(state)} & registered)
+        interrupted = _targets_in_removal(state, interrupted=True)
+        self._interrupted = len({target.node for target in interrupted} & registered)
         self._nodes = self._pods = 0
         self._full: dict[int, Reason] = {}
 
@@ -407,14 +426,16 @@ class CircuitBreaker:
 
         Nodes that are being removed but are still registered count as well, because the share limits the part of the
         cluster that is missing at one time. At least one node may always be removed. A plan of a single node never
-        trips the breaker: while other nodes are being removed, it waits for them (PARALLELISM).
+        trips the breaker: while other nodes are being removed, it waits for them (PARALLELISM). Nodes that their vendor
+        takes back are missing, too, but no plan wanted that: they make others wait, and never trip the breaker.
         """
         share = self._allowed.share
         if share <= 0 or self._released:
             return None
         most, missing = self._most_at_once(), nodes + self._nodes + self._in_removal
-        if missing > most and not self._tripped_at and nodes > 1:
-            self._tripped_at, self._wanted = self._now, missing
+        wanted = missing - self._interrupted
+        if wanted > most and not self._tripped_at and nodes > 1:
+            self._tripped_at, self._wanted = self._now, wanted
         return self.trip or (Reason.of(ReasonCode.PARALLELISM, limit=most) if missing > most and nodes else None)
 
     def rooms(self) -> list[tuple[str, int, Reason]]:
@@ -479,8 +500,9 @@ class CircuitBreaker:
                 return self._full[column]
         return None
 
-    def take(self, nodes: int, pods: int) -> None:
-        """Count a unit that is removed."""
+    def take(self, nodes: int, pods: int, *, interrupted: bool = False) -> None:
+        """Count a unit that is removed. interrupted: because its vendor takes it back."""
+        self._interrupted += nodes if interrupted else 0
         self._nodes += nodes
         self._pods += pods
 

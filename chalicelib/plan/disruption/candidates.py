@@ -37,6 +37,7 @@ from chalicelib.plan.disruption.drain_rules import (
 )
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.interruptions import at_risk_reason
 from chalicelib.plan.state.pools import at_minimum, spares
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.tables import OVERFULL, Bools, Ints
@@ -145,6 +146,8 @@ def ineligibility_reason(  # noqa: PLR0911 - one rule after the other
         return state.contested[node.name]
     if group is not None and group.frozen is not None and node.name not in state.leaving:
         return group.frozen
+    if node.name in state.at_risk:
+        return at_risk_reason(state.announced[node.name], state.now)
     if node.name in state.leaving or bucket is Bucket.DELETED:
         return Reason.of(ReasonCode.BEING_DELETED)
     if (

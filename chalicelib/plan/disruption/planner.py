@@ -13,6 +13,7 @@ from chalicelib.model.plan import (
     ConsolidationReport,
     LifecycleVerdict,
     NodeVerdict,
+    PodPlacement,
     Removal,
     Restart,
     ScaleUp,
@@ -25,6 +26,7 @@ from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import find_candidates
 from chalicelib.plan.disruption.methods import DisruptionContext, Method
 from chalicelib.plan.disruption.methods.consolidation import ConsolidationResult, consolidate
+from chalicelib.plan.disruption.methods.interruptions import evacuate, late_replacements
 from chalicelib.plan.disruption.methods.node_lifecycle import REASONS, LifecycleResult, renew_nodes
 from chalicelib.plan.disruption.methods.unneeded import Unneeded, memory_of_others
 from chalicelib.plan.disruption.replacement_rows import softly_tainted
@@ -32,6 +34,8 @@ from chalicelib.plan.disruption.replacements import CONSOLIDATES, Reservation, a
 from chalicelib.plan.disruption.taint_updates import taint_updates
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.plan.state.interruptions import reported
+from chalicelib.plan.state.spot_market import recommended
 from chalicelib.plan.state.time_budget import OutOfTime, TimeBudget
 
 METHODS: tuple[Method, ...] = (Unneeded(),)
@@ -80,11 +84,13 @@ def plan_disruption(
     guard: RuleRemovalGuard | None = None,
     *,
     judged: bool = True,
+    placements: Sequence[PodPlacement] = (),
 ) -> DisruptionPlan:
     """Plan the removals. assume_unneeded_for: treat every unneeded node as unneeded for at least this many seconds.
     hold: why no node is removed in this pass, while timers run. time_budget: for scaleDownSimulationTimeout; without it
     there is no limit. grown: groups that this pass scales up. guard: what metric rules would buy again.
-    judged: False where there is no time to judge any node; the timers of all stand still."""
+    judged: False where there is no time to judge any node; the timers of all stand still. placements: the places of
+    pods that scale-up has planned."""
     budgets, limit = Budgets(state, hold, grown, guard), state.options.scale_down_simulation_timeout
     over = _deadline(simulated, time_budget, limit)
     not_evaluated = Reason.of(ReasonCode.NOT_EVALUATED, seconds=limit)
@@ -92,7 +98,7 @@ def plan_disruption(
     reservation = Reservation(state, simulated) if state.memory.replacements or renews else None
     context = DisruptionContext(state, simulated, budgets, over, not_evaluated, assume_unneeded_for, reservation)
     reserved = reservation.verdicts(state) if reservation is not None else {}
-    commands: list[DisruptionCommand] = []
+    commands: list[DisruptionCommand] = [*evacuate(state, budgets, placements)]
     unneeded: dict[str, NodeMemory] = {}
     verdicts: dict[str, NodeVerdict] = {}
     if not judged:
@@ -133,13 +139,17 @@ def plan_disruption(
         memory=memory,
         paused=budgets.paused,
         breaker=budgets.breaker.after(),
-        taints=tuple(taint for taint in taint_updates(state, soft) if taint.node not in removed),
+        taints=tuple(taint for taint in taint_updates(state, soft | recommended(state)) if taint.node not in removed),
         replacements=replacements,
         consolidation=consolidation.memory if consolidation is not None else None,
         report=consolidation.report if consolidation is not None else None,
         restarts=lifecycle.restarts if lifecycle is not None else (),
         lifecycle=lifecycle.verdicts if lifecycle is not None else (),
-        notes=lifecycle.notes if lifecycle is not None else (),
+        notes=(
+            *reported(state.announced, state.policy.spot, state.now),
+            *late_replacements(state, placements),
+            *(lifecycle.notes if lifecycle is not None else ()),
+        ),
     )
 
 

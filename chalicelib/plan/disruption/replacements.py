@@ -521,7 +521,9 @@ class _Pass:
 
     def _price(self, names: Collection[str]) -> int:
         """Return the present price of nodes; one without a price counts nothing."""
-        book = price_book(self.state.policy.prices, self.state.snapshot.groups, self.now)
+        book = price_book(
+            self.state.policy.prices, self.state.snapshot.groups, self.now, spot=self.state.policy.spot is not None
+        )
         prices = []
         for node in self.state.snapshot.nodes:
             if node.name in names:

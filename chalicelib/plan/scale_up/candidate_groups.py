@@ -6,7 +6,7 @@ and does not affect other groups.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import msgspec
 import numpy as np
@@ -27,7 +27,7 @@ _UNPROMISED = "a label that new nodes of the group may not have"
 
 class Candidates:
     """groups: those that may scale up, sorted by id; skipped: the other groups with the reason. shapes: the empty new
-    node of each; table: these as rows."""
+    node of each; table: these as rows. barred: row -> the rows that take its pods instead, where one of them fits."""
 
     def __init__(self, state: ClusterState, simulated: SimulatedCluster, limiter: ResourceLimiter) -> None:
         self._simulated = simulated
@@ -37,24 +37,46 @@ class Candidates:
             if (reason := _skip(group, limiter, state.lacking)) is not None
         }
         self.groups = [group for _, group in sorted(state.groups.items()) if group.id not in self.skipped]
-        templates = [group.template for group in self.groups if group.template is not None]
+        self._arrange(self.groups)
+
+    @classmethod
+    def of(cls, groups: Sequence[NodeGroupState], simulated: SimulatedCluster) -> Candidates:
+        """Return groups with a template as if they could scale up, to ask what they would take."""
+        candidates = cls.__new__(cls)
+        candidates._simulated, candidates.skipped, candidates.groups = simulated, {}, list(groups)
+        candidates._arrange(candidates.groups)
+        return candidates
+
+    def _arrange(self, groups: Sequence[NodeGroupState]) -> None:
+        simulated = self._simulated
+        templates = [group.template for group in groups if group.template is not None]
         self.shapes: dict[str, NodeShape] = {
-            group.id: shape_of(template, simulated) for group, template in zip(self.groups, templates, strict=True)
+            group.id: shape_of(template, simulated) for group, template in zip(groups, templates, strict=True)
         }
         self.table = NodeTable([template.node for template in templates], simulated.table.columns)
         one: Ints = np.ones(1, dtype=np.int64)
         for row, template in enumerate(templates):
-            for cls in template.daemons:
-                self.table.put(cls, np.array([row]), one, simulated.classes[cls].ports)
+            for daemon in template.daemons:
+                self.table.put(daemon, np.array([row]), one, simulated.classes[daemon].ports)
                 np.maximum(self.table.free[row], -LARGEST, out=self.table.free[row])
         self._unpromised = {
-            row: labels for row, group in enumerate(self.groups) if (labels := group.group.options.unpromised_labels)
+            row: labels for row, group in enumerate(groups) if (labels := group.group.options.unpromised_labels)
         }
         self._fits: dict[int, Bools] = {}
+        self.barred: dict[int, Bools] = {}
 
     def fits(self, cls: int) -> Bools:
         """Return per group whether one pod of a class passes every predicate on an empty new node, regardless of other
-        pods."""
+        pods, and the group is not barred for it."""
+        fits = self._fitting(cls)
+        if not self.barred:
+            return fits
+        barred = [row for row, others in self.barred.items() if fits[row] and bool((fits & others).any())]
+        permitted = fits.copy()
+        permitted[barred] = False
+        return permitted
+
+    def _fitting(self, cls: int) -> Bools:
         fits = self._fits.get(cls)
         if fits is None:
             simulated, pod = self._simulated, self._simulated.classes[cls]
@@ -75,7 +97,7 @@ class Candidates:
     def confine(self, cls: int, groups: Collection[str]) -> None:
         """Restrict new nodes for a class of virtual pods to these groups."""
         inside = np.fromiter((group.id in groups for group in self.groups), dtype=np.bool_, count=len(self.groups))
-        self._fits[cls] = self.fits(cls) & inside
+        self._fits[cls] = self._fitting(cls) & inside
 
     def against(self, cls: int, row: int) -> tuple[Reason, ...]:
         """Return why an empty new node of the row-th group takes no pod of a class at present, () if it does."""

@@ -21,6 +21,7 @@ from chalicelib.model.snapshot import PriorityConfig
 from chalicelib.plan.prices import MICRO, Rates, has_gpu, node_price, pod_rates, price_book, unpriced
 from chalicelib.plan.scale_up.expected_prices import expected_prices
 from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.plan.state.spot_market import late_groups
 from chalicelib.policy.go_patterns import pattern
 
 RANDOM, LEAST_COST = "random", "least-cost"
@@ -66,13 +67,14 @@ class ExpanderContext(msgspec.Struct, frozen=True):
 
     cluster_nodes: nodes in the cluster, from which the price expander derives the preferred size of new ones.
     priorities: None if the cluster has no such ConfigMap; then group_priorities apply (group id -> priority, 0 if
-    missing). group_prices: hourly price of a node of a group by its provider (group id -> price, unknown if missing).
+    missing). group_prices: hourly price of a node of a group by its provider, or of a spot group by the policy
+    (group id -> price, unknown if missing).
     price_errors: why a provider's price is missing (group id -> text). expected_prices: what is weighed in place of
     prices (group id -> hourly price), for groups with a price, where the policy wants it.
     group_aliases: further names of a group (group id -> names). group_ranks: preference among equal groups, higher
     is preferred (group id -> rank, 0 if missing). group_pools: the pool that a group shares with others (group id ->
-    pool id). absent: groups that would have to be created first.
-    """
+    pool id). absent: groups that would have to be created first. late: groups whose nodes come too late for pods of a
+    node that its vendor takes back."""
 
     seed: int = 0
     cluster_nodes: int = 0
@@ -86,6 +88,7 @@ class ExpanderContext(msgspec.Struct, frozen=True):
     group_ranks: dict[str, int] = {}
     group_pools: dict[str, str] = {}
     absent: frozenset[str] = frozenset()
+    late: frozenset[str] = frozenset()
 
     def price_of(self, group: str, template_node: Node) -> float | None:
         """Return the hourly price by which a new node of a group is weighed, None if it is unknown."""
@@ -104,7 +107,14 @@ called twice gives the same answer."""
 def expander_context(state: ClusterState, seed: int) -> ExpanderContext:
     """Return the expander context of a pass; seed: for expanders that draw at random."""
     groups = {group.id: group.group for group in state.groups.values()}
-    book = price_book(state.policy.prices, groups.values())
+    book = price_book(state.policy.prices, groups.values(), spot=state.policy.spot is not None)
+    own = {name: price for name, group in groups.items() if (price := book.own(group))}
+    fee = state.policy.prices.node if state.policy.prices is not None else 0.0
+    own |= {
+        name: price - fee
+        for name, group in groups.items()
+        if group.spot and book.spot and group.template and (price := book.hourly(group.template, group)) is not None
+    }
     errors = {name: book.foreign(group) or group.price_error for name, group in groups.items()}
     return ExpanderContext(
         seed=seed,
@@ -112,12 +122,13 @@ def expander_context(state: ClusterState, seed: int) -> ExpanderContext:
         prices=state.policy.prices,
         priorities=state.snapshot.priorities,
         group_priorities={name: group.priority for name, group in groups.items()},
-        group_prices={name: price for name, group in groups.items() if (price := book.own(group))},
+        group_prices=own,
         price_errors={name: error for name, error in errors.items() if error},
         expected_prices={name: price.amount / MICRO for name, price in expected_prices(state).items()},
         group_aliases={name: group.aliases for name, group in groups.items() if group.aliases},
         group_ranks={name: group.rank for name, group in groups.items() if group.rank},
         group_pools={name: group.pool.id for name, group in groups.items() if group.pool is not None},
+        late=late_groups(state),
     )
 
 
@@ -163,7 +174,8 @@ def keep_fewest_nodes(options: Sequence[Option], _: ExpanderContext) -> Filtered
 def keep_best_price(options: Sequence[Option], context: ExpanderContext) -> Filtered:
     """price: return the options with the smallest score. An option without a price is dropped with a NO_PRICE note; the
     result may be empty."""
-    prices, own = context.prices, [context.group_prices.get(option.group, 0.0) for option in options]
+    prices = context.prices
+    own = [context.group_prices.get(option.group, 0.0) for option in options]
     rates = pod_rates(prices, [option.template for option in options], own)
     scores = [
         None
@@ -284,7 +296,8 @@ def choose_option(
 
     As in Cluster Autoscaler, the chain ends as soon as one option is left, a single option is also passed to the
     expanders, and an expander that rejects all options leaves none. Before the chain, the flavours of a pool are
-    ranked. Among equal options, the one that meets most soft preferences is taken. Remaining ties are drawn by the seed
+    ranked. Among equal options, the one that meets most soft preferences is taken, and of those one whose nodes are
+    ready before a node at risk leaves. Remaining ties are drawn by the seed
     if the chain ends in `random`; otherwise the lowest group id wins, so that a plan is predictable. Cluster Autoscaler
     always draws at random there. An unknown expander name is skipped with EXPANDER_SKIPPED.
     """
@@ -308,6 +321,7 @@ def choose_option(
         return None, tuple(notes)
     most = max(option.preference for option in best)
     equal = [option for option in best if option.preference == most]
+    equal = [option for option in equal if option.group not in context.late] or equal
     return (random_option(equal, context.seed) if RANDOM in chain else equal[0]), tuple(notes)
 
 

@@ -24,6 +24,7 @@ from chalicelib.model.resources import CPU, GPU_LABELS, GPU_RESOURCES, MEMORY
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import pools, rooms
 from chalicelib.plan.state.readiness import Bucket
+from chalicelib.plan.state.spot_market import SpotShares
 
 _UNLIMITED = 10**9
 
@@ -49,7 +50,8 @@ def may_grow(group: NodeGroupState) -> bool:
 
 
 class ResourceLimiter:
-    """The remaining room of the limits that groups share: the cluster's and their pools'."""
+    """The remaining room of the limits that groups share: the cluster's and their pools'. spot: the shares of spot
+    groups, None without spec.spot."""
 
     def __init__(self, state: ClusterState) -> None:
         options = state.options
@@ -60,6 +62,7 @@ class ResourceLimiter:
             self._max[kind] = min(most, self._max.get(kind, most))
         self._used = dict.fromkeys(self._max, 0)
         self._pools = rooms(state.groups)
+        self.spot = SpotShares(state) if state.policy.spot is not None else None
         counted = [node for node in state.snapshot.nodes if node.labels.get("type") != "virtual-kubelet"]
         self._nodes = len(counted)
         for node in counted:
@@ -78,6 +81,7 @@ class ResourceLimiter:
         other = copy(self)
         other._used = dict(self._used)
         other._pools = dict(self._pools)
+        other.spot = self.spot.copy() if self.spot is not None else None
         return other
 
     def take(self, node: Node, count: int, group: NodeGroup | None = None) -> None:
@@ -86,6 +90,8 @@ class ResourceLimiter:
         self._spend(self._amounts(node), count)
         if group is not None and group.pool is not None and group.pool.id in self._pools:
             self._pools[group.pool.id] -= count
+        if group is not None and self.spot is not None:
+            self.spot.add(group.id, count)
 
     def pool_room(self, group: NodeGroup) -> int:
         """Return how many nodes the limits of a group's pool leave room for; never negative, and very large without a
@@ -121,12 +127,16 @@ class ResourceLimiter:
         assert group.template is not None
         most, own = group.group.max, max(0, group.group.max - group.target - grown)
         full = Reason.of(ReasonCode.GROUP_MAX_SIZE, max=most)
+        share = self.spot.allowance(group.id) if self.spot is not None else None
         if group.group.options.zero_or_max:
             stop = self.atomic_stop(group, grown)
+            stop = share[1] if stop is None and share is not None and share[0] < own else stop
             return Allowance(own, full) if stop is None else Allowance(0, stop)
         allowances = [Allowance(own + room_elsewhere, full), *self._allowances(group.template.node)]
         if self.pool_room(group.group) < _UNLIMITED:
             allowances.append(Allowance(self.pool_room(group.group), _pool_limit(group)))
+        if share is not None:
+            allowances.append(Allowance(*share))
         if self._per_scale_up > 0:
             stop = Reason.of(ReasonCode.MAX_NODES_PER_SCALE_UP, max=self._per_scale_up)
             allowances.append(Allowance(self._per_scale_up - grown, stop))

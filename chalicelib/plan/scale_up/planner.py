@@ -3,7 +3,7 @@ node."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 import numpy as np
@@ -13,6 +13,7 @@ from chalicelib.model.plan import Contest, GroupVerdict, PodPlacement, ScaleUp, 
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.demand.headroom import HeadroomDemand
 from chalicelib.plan.demand.pending_pods import PendingPods, PodBatch
+from chalicelib.plan.scale_up.candidate_groups import Candidates
 from chalicelib.plan.scale_up.expanders import expander_context, waste
 from chalicelib.plan.scale_up.expected_prices import expected_prices
 from chalicelib.plan.scale_up.headroom import HeadroomResult, plan_headroom
@@ -24,11 +25,13 @@ from chalicelib.plan.scale_up.search import ScaleUpSearch
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.readiness import Bucket
+from chalicelib.plan.state.spot_market import avoided_until, spot_groups
 from chalicelib.plan.state.time_budget import TimeBudget
 
 
 class ScaleUpPlan(msgspec.Struct, frozen=True):
-    """The plan of the growth. fits: pods with a place on existing or upcoming nodes."""
+    """The plan of the growth. fits: pods with a place on existing or upcoming nodes. fallback: groups that are bought
+    on demand for pods that a spot group would take which is backed off or avoided now."""
 
     scale_ups: tuple[ScaleUp, ...]
     fits: tuple[str, ...]
@@ -38,6 +41,7 @@ class ScaleUpPlan(msgspec.Struct, frozen=True):
     notes: tuple[Reason, ...]
     rule_results: RuleResults = RuleResults()
     headroom: HeadroomResult = HeadroomResult()
+    fallback: frozenset[str] = frozenset()
 
 
 def plan_scale_up(
@@ -98,6 +102,7 @@ class _Report:
         pods: dict[str, list[str]] = {}
         fits: list[str] = []
         promises = []
+        bought: dict[str, set[int]] = {}  # group -> classes of the pods on its new nodes
         nodes, placement = self.simulated.table.nodes, self.placement
         for row, cls, placed in placement.places:
             keys, contest = tuple(pod.key for pod in placed), self.contest_of.get(cls)
@@ -105,6 +110,7 @@ class _Report:
             if row in placement.new_nodes:
                 node, (group, number) = "", placement.new_nodes[row]
                 pods.setdefault(group, []).extend(keys)
+                bought.setdefault(group, set()).add(cls)
             else:
                 fits += keys
             promises.append(PodPlacement(keys, node, group, number, contest is None, contest))
@@ -117,6 +123,26 @@ class _Report:
             notes=(*self.search.notes.values(), *self.rule_results.notes),
             rule_results=self.rule_results,
             headroom=self.headroom,
+            fallback=self._fallback(bought),
+        )
+
+    def _fallback(self, bought: Mapping[str, Collection[int]]) -> frozenset[str]:
+        """Return which groups are bought as a fallback. A pod counts if an empty node of a spot group would take it,
+        and that group is backed off, or is avoided and is not bought either."""
+        spot = spot_groups(self.state) if bought else frozenset[str]()
+        missing = [
+            group
+            for name, group in sorted(self.state.groups.items())
+            if name in spot and group.template is not None and name not in bought
+            if group.backed_off or avoided_until(group, self.state)
+        ]
+        if not missing or self.simulated.late():
+            return frozenset()
+        unavailable = Candidates.of(missing, self.simulated)
+        return frozenset(
+            group
+            for group, classes in bought.items()
+            if group not in spot and any(bool(unavailable.fits(cls).any()) for cls in sorted(classes))
         )
 
     def _scale_ups(self, pods: dict[str, list[str]]) -> tuple[ScaleUp, ...]:
@@ -190,7 +216,8 @@ class _Report:
             option_nodes=option.nodes if option else 0,
             option_pods=option.pod_count if option else 0,
             waste=waste(option) if option else None,
-            skipped=self.candidates.skipped.get(group.id),
+            skipped=self.candidates.skipped.get(group.id)
+            or (None if option else self.search.passed_over.get(group.id)),
             healthy=group.healthy,
             counts={kind.value: count for kind, count in group.counts.items() if count},
             unregistered=len(group.unregistered) - late,

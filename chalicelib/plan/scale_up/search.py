@@ -20,14 +20,17 @@ from chalicelib.plan.scale_up.expanders import LEAST_COST, ExpanderContext, Opti
 from chalicelib.plan.scale_up.limits import Allowance, ResourceLimiter
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, renamed
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.spot_market import SpotShares, avoided_until
 from chalicelib.plan.state.time_budget import TimeBudget
+from chalicelib.plan.tables import Bools
 
 
 class ScaleUpSearch:
     """One search over all pending pods; it also records what explanations need.
 
     grown: group -> new nodes so far. first: each group's first option. stops: what kept a group from growing further.
-    notes: messages of the expanders. group_of: name of a planned node -> its group.
+    notes: messages of the expanders. group_of: name of a planned node -> its group. passed_over: spot groups that were
+    not asked because others take the pods, with the reason.
     """
 
     def __init__(
@@ -41,6 +44,8 @@ class ScaleUpSearch:
         self.first: dict[str, Option] = {}
         self.stops: dict[str, Reason] = {}
         self.notes: dict[object, Reason] = {}
+        self.passed_over: dict[str, Reason] = {}
+        self._caps: dict[str, int] = {}  # group -> most new nodes of the next option
         self._likeness = Likeness(simulated.classes, state.options)
         self._row = {group.id: row for row, group in enumerate(self.candidates.groups)}
         self._groups_of_pool: dict[str, list[NodeGroupState]] = {}  # those that may scale up
@@ -55,21 +60,87 @@ class ScaleUpSearch:
         """Take the best option until there is none; returns the unplaced pods. least_cost: let it buy first, if the
         chain names it."""
         unplaced, mark = list(requests), self.simulated.checkpoint()
+        if self.limiter.spot is not None:
+            unplaced = self._fill_on_demand_base(self.limiter.spot, requests, unplaced, mark)
+            self._bar({group.id: reason for group in self.candidates.groups if (reason := self._avoided(group))})
         if least_cost and LEAST_COST in self.state.options.expander:
             unplaced = self._buy_with_least_cost(unplaced)
-        while unplaced and not self._out_of_time():
-            options = self._options(unplaced)
-            for option in options:
-                self.first.setdefault(option.group, option)
-            best, notes = choose_option(options, self.state.options.expander, self.context)
-            self.notes.update((note.key, note) for note in notes)
-            if best is None:
-                break
-            at_a_limit = best.group in self._groups_at_a_limit
-            unplaced = self._take(best, unplaced)
-            if at_a_limit and unplaced:
-                unplaced = self._placed_in_queue_order(requests, unplaced, mark)
+        unplaced = self._buy_options(requests, unplaced, mark)
+        if self.candidates.barred:
+            # What no other group takes goes where it has to.
+            self._bar({})
+            self._groups_without_effect.clear()
+            unplaced = self._buy_options(requests, unplaced, mark)
         return unplaced
+
+    def _buy_options(self, requests: Sequence[PodRequest], unplaced: list[PodRequest], mark: int) -> list[PodRequest]:
+        """Take options until there is none; returns the unplaced pods."""
+        rest: list[PodRequest] | None = unplaced
+        while rest and not self._out_of_time():
+            unplaced, rest = rest, self._buy_option(requests, rest, mark)
+        return unplaced if rest is None else rest
+
+    def _buy_option(
+        self, requests: Sequence[PodRequest], unplaced: list[PodRequest], mark: int
+    ) -> list[PodRequest] | None:
+        """Take the best option; returns the unplaced pods, None if there is no option."""
+        options = self._options(unplaced)
+        for option in options:
+            self.first.setdefault(option.group, option)
+        best, notes = choose_option(options, self.state.options.expander, self.context)
+        self.notes.update((note.key, note) for note in notes)
+        if best is None:
+            return None
+        at_a_limit = best.group in self._groups_at_a_limit
+        unplaced = self._take(best, unplaced)
+        if at_a_limit and unplaced:
+            unplaced = self._placed_in_queue_order(requests, unplaced, mark)
+        return unplaced
+
+    def _fill_on_demand_base(
+        self, shares: SpotShares, requests: Sequence[PodRequest], unplaced: list[PodRequest], mark: int
+    ) -> list[PodRequest]:
+        """Buy while pools lack nodes on demand (spot.onDemandBase), without their spot groups where an on-demand group
+        of the pool fits, and no more on demand than they lack; returns the unplaced pods."""
+        rest: list[PodRequest] | None = unplaced
+        while rest and (lacking := shares.lacking_base()) and not self._out_of_time():
+            unplaced = rest
+            pools = [shares.pool_of[group.id] for group in self.candidates.groups]
+            spot = [group.id in shares.spot for group in self.candidates.groups]
+            self._bar(
+                {
+                    group.id: shares.base_reason()
+                    for group, own, is_spot in zip(self.candidates.groups, pools, spot, strict=True)
+                    if is_spot and own in lacking
+                },
+                same_pool=pools,
+            )
+            self._caps = {
+                group.id: lacking[own]
+                for group, own, is_spot in zip(self.candidates.groups, pools, spot, strict=True)
+                if own in lacking and not is_spot
+            }
+            rest = self._buy_option(requests, unplaced, mark)
+        self._bar({})
+        self._caps = {}
+        self._groups_without_effect.clear()
+        return unplaced if rest is None else rest
+
+    def _bar(self, reasons: Mapping[str, Reason], *, same_pool: Sequence[str] | None = None) -> None:
+        """Pass groups over for pods that other groups take. same_pool: the pool of each candidate, if only groups of
+        the same pool stand in."""
+        groups = self.candidates.groups
+        free: Bools = np.array([group.id not in reasons for group in groups], dtype=np.bool_)
+        self.candidates.barred = {
+            row: free & np.array([pool == same_pool[row] for pool in same_pool]) if same_pool is not None else free
+            for row, group in enumerate(groups)
+            if group.id in reasons
+        }
+        self.passed_over |= reasons
+
+    def _avoided(self, group: NodeGroupState) -> Reason | None:
+        until = avoided_until(group, self.state)
+        return Reason.of(ReasonCode.SPOT_AVOIDED, until=until) if until else None
 
     def _out_of_time(self) -> bool:
         """Return whether the search must stop; every group that might have grown then reports that."""
@@ -157,12 +228,13 @@ class ScaleUpSearch:
         if allowance.nodes <= 0:
             self.stops[group.id] = allowance.stop
             return None
-        packing = self._pack(group, requests, allowance.nodes)
+        most = min(allowance.nodes, self._caps.get(group.id, allowance.nodes))
+        packing = self._pack(group, requests, most)
         if packing.out_of_time:
             limit = self.state.options.max_nodegroup_binpacking_duration
             self.stops[group.id] = Reason.of(ReasonCode.TIME_BUDGET, seconds=limit)
         self._groups_at_a_limit.discard(group.id)
-        if packing.refused:
+        if packing.refused and most == allowance.nodes:
             self.stops[group.id] = allowance.stop
             self._groups_at_a_limit.add(group.id)
         if not packing.placed:

@@ -26,6 +26,7 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timeouts import provision_time
 from chalicelib.plan.state import backoff
 from chalicelib.plan.state.group_membership import Shares, contested_instances, names_for_message, shares, trusted
+from chalicelib.plan.state.interruptions import Announcement, acted_on, announcements, vendor_upcoming
 from chalicelib.plan.state.node_templates import Template, templates
 from chalicelib.plan.state.readiness import (
     Bucket,
@@ -38,6 +39,7 @@ from chalicelib.plan.state.readiness import (
     works,
     zone_of,
 )
+from chalicelib.plan.state.spot_groups import marked_spot
 from chalicelib.plan.tables import Bools, Ints
 
 
@@ -88,7 +90,8 @@ class ClusterState(msgspec.Struct, frozen=True):
     """The cluster state of the pass. group_of: node name -> group id, only for nodes of a known group. timed_out: group
     id -> the request that timed out in this pass (plan/state/scale_up_requests.py). contested: node name -> why its
     instance cannot be determined; such a node belongs to no group. lacking: nodes without an announced device. at_risk:
-    node -> the notice that its vendor takes it back (plan/state/interruptions.py)."""
+    node -> the notice that its vendor takes it back (plan/state/interruptions.py), of the nodes that are evacuated;
+    they are among `leaving`. announced: the same of all nodes, with the signals."""
 
     snapshot: Snapshot
     policy: Policy
@@ -104,6 +107,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     contested: Mapping[str, Reason] = {}
     lacking: frozenset[str] = frozenset()
     at_risk: Mapping[str, InterruptionNotice] = {}
+    announced: Mapping[str, Announcement] = {}
 
     @property
     def options(self) -> Options:
@@ -124,8 +128,16 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
     )
     owners, deleted = _owners((node for node in snapshot.nodes if node.name not in contested), groups)
     removing = tuple(op for op in memory.operations if op.is_open and op.spec.kind is OperationKind.DELETE_NODES)
-    leaving = _leaving(snapshot.nodes, removing)
-    deleted |= _without_instance(removing, groups)
+    members: dict[str, list[Node]] = {}
+    for node in snapshot.nodes:
+        if node.name in owners:
+            members.setdefault(owners[node.name], []).append(node)
+    groups = marked_spot(groups, members, policy.spot)
+    announced = announcements(snapshot.nodes, owners, groups, memory.groups, memory.operations, now)
+    at_risk = acted_on(announced, policy.spot)
+    leaving = _leaving(snapshot.nodes, removing) | frozenset(at_risk)
+    # What does not work and is taken back is on its way out, and no sign of bad health.
+    deleted |= _without_instance(removing, groups) | at_risk.keys()
     occupancy = Occupancy(snapshot)
     lacking = _lacking_devices(snapshot.nodes, owners, groups)
     startup = {group.id: time for group in groups if (time := group.options.max_node_startup_time) is not None}
@@ -140,13 +152,9 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
         return bucket(node, exists=exists, ready=ready, startup_time=startup_time, now=now)
 
     buckets = {node.name: bucket_of(node) for node in snapshot.nodes}
-    members: dict[str, list[Node]] = {}
-    for node in snapshot.nodes:
-        if node.name in owners:
-            members.setdefault(owners[node.name], []).append(node)
     template_of = templates(snapshot, members, memory.templates, options, now, occupancy.on, lacking)
     zones = sick_zones(snapshot.nodes, owners, buckets, options)
-    builder = _GroupStateBuilder(memory, policy, now, buckets, zones, frozenset(claims))
+    builder = _GroupStateBuilder(memory, policy, now, buckets, zones, frozenset(claims), announced)
     states = {
         group.id: builder.build(group, tuple(members.get(group.id, ())), template_of.get(group.id)) for group in groups
     }
@@ -171,6 +179,8 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
         contested=contested,
         lacking=lacking,
         health=health,
+        at_risk=at_risk,
+        announced=announced,
     )
 
 
@@ -262,10 +272,13 @@ class _GroupStateBuilder:
         buckets: Mapping[str, Bucket],
         zones: Mapping[str, str],
         contested: frozenset[str],
+        announced: Mapping[str, Announcement],
     ) -> None:
-        """zones: zone -> its problem; contested: instances whose Node cannot be determined."""
+        """zones: zone -> its problem; contested: instances whose Node cannot be determined. announced: the nodes that
+        their vendor takes back."""
         self.memory, self.options, self.pauses, self.now = memory, policy.options, policy.pauses, now
         self.buckets, self.zones, self.contested = buckets, zones, contested
+        self.announced, self.spot = announced, policy.spot is not None
 
     def build(self, group: NodeGroup, nodes: tuple[Node, ...], template: Template | None) -> NodeGroupState:
         """Return the state of a group with these nodes."""
@@ -292,6 +305,9 @@ class _GroupStateBuilder:
             if group.error:
                 # A vendor's outage in one pass must not cause the same nodes to be bought again in another group.
                 upcoming = request.increase if request is not None and self.now < request.expected_at else 0
+        if self.spot and group.replaces_interrupted and not group.error:
+            machines = vendor_upcoming(nodes, self.announced, len(absent) - len(late), self.now)
+            upcoming = max(upcoming, counts[Bucket.NOT_STARTED] + machines)
         # Missing nodes should exist by now but do not. Starting nodes count as arrived; leaving nodes are not expected.
         recent = sum(spec.to_size - spec.from_size for spec in increases if group.target >= spec.to_size)
         coming = max(request.increase if request else 0, counts[Bucket.NOT_STARTED])

@@ -28,6 +28,7 @@ from chalicelib.model.policy import Options
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, Amounts, is_device
 from chalicelib.model.snapshot import DaemonSet, Snapshot
 from chalicelib.plan.predicates import matches_node, untolerated
+from chalicelib.plan.state.interruptions import INTERRUPTION_TAINTS
 from chalicelib.plan.state.readiness import STATUS_PREFIX, announces_device, is_startup_taint, lacks_device, works
 
 TEMPLATE_LABEL = "cluster-autoscaler.kubernetes.io/template-node"
@@ -42,6 +43,7 @@ _PASSING_TAINTS = frozenset({
     "node.kubernetes.io/network-unavailable", _UNINITIALIZED, "node.cloudprovider.kubernetes.io/shutdown",
     "cloud.google.com/impending-node-termination", "NodeWithImpairedVolumes", TO_BE_DELETED, DELETION_CANDIDATE,
     "node.cluster.x-k8s.io/outdated-revision",  # set while a rollout replaces this node
+    *INTERRUPTION_TAINTS,
 })  # fmt: skip
 _BETA_LABELS = (
     ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"),

@@ -13,6 +13,7 @@ import msgspec
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.spot_groups import names_of
 
 
 class PoolFacts(msgspec.Struct, frozen=True):
@@ -84,8 +85,7 @@ class PoolNames:
         self._other_names: dict[str, dict[str, list[str]]] = {}  # name -> pool -> the groups with that name
         for pool in self._pools.values():
             for group in pool.groups:
-                own = state.groups[group].group
-                for name in {pool.name, own.name, group.rpartition("/")[2], *own.aliases} - {""}:
+                for name in names_of(state.groups[group].group):
                     self._other_names.setdefault(name, {}).setdefault(pool.id, []).append(group)
 
     def find(self, name: str) -> PoolFacts | None:

@@ -23,6 +23,7 @@ from chalicelib.plan.demand.pending_pods import is_expendable
 from chalicelib.plan.prices import MICRO, NoPrice, price_book
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import pool_id
+from chalicelib.plan.state.spot_market import recommended, risk_premium
 from chalicelib.plan.tables import Ints
 
 HORIZON = 24.0
@@ -55,12 +56,14 @@ class NodeCost(msgspec.Struct, frozen=True):
 
 class PurchasePrice(msgspec.Struct, frozen=True):
     """What a new node of a group costs. price: the highest within priceSettleTime; now: the present one; settled_at:
-    when they agree, if the price stays. overlap: of the time until it is ready, per hour of the horizon."""
+    when they agree, if the price stays. Both include `risk`, what the interruptions of a spot group cost. overlap: of
+    the time until it is ready, per hour of the horizon."""
 
     price: int
     now: int
     settled_at: float
     overlap: int
+    risk: int = 0
 
 
 def eviction_cost(pod_class: PodClass) -> int:
@@ -75,13 +78,17 @@ def eviction_cost(pod_class: PodClass) -> int:
 
 class Costs:
     """The costs of one pass. nodes: the priced nodes of groups; unpriced: the others, with what is missing; groups:
-    what purchases cost; history: the next memory of prices; currency: of all of them, "" if it is not known."""
+    what purchases cost; history: the next memory of prices; currency: of all of them, "" if it is not known.
+    recommended: the nodes that their vendor recommends to leave."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state, self._settle = state, state.policy.consolidation.price_settle_time
-        self._book = price_book(state.policy.prices, state.snapshot.groups, state.now)
+        self._book = price_book(
+            state.policy.prices, state.snapshot.groups, state.now, spot=state.policy.spot is not None
+        )
         self.currency = self._book.currency
         self._aggressiveness = Fraction(str(state.policy.consolidation.aggressiveness))
+        self.recommended = recommended(state)
         self.history: dict[str, PriceHistory] = {}
         self.groups: dict[str, PurchasePrice] = {}
         self.unpriced: dict[str, str] = {}
@@ -97,11 +104,12 @@ class Costs:
 
     def disruption_price(self, name: str, *, wanted: bool = False) -> int:
         """Return what the disruption of a priced node costs per hour, rounded up. wanted: of a node that an earlier
-        pass wanted already."""
+        pass wanted already. A node that its vendor recommends to leave costs half (spot.rebalance)."""
         node = self.nodes[name]
         pool = self.pools[node.pool]
         exact = Fraction(pool.price * node.disruption, pool.disruption) / self._aggressiveness
         exact *= CONTINUE if wanted else 1
+        exact /= 2 if name in self.recommended else 1
         return -(-exact.numerator // exact.denominator)
 
     def score(self, saves: int, names: Mapping[str, int] | list[str] | tuple[str, ...]) -> float:
@@ -134,7 +142,8 @@ class Costs:
         highest = max(value for _, value in history)
         settled_at = max((after + self._settle for (_, value), (after, _) in _pairs(history) if value > now), default=0)
         overlap = round(highest * self._time_until_ready(group) / 3600 / HORIZON)
-        self.groups[name] = PurchasePrice(highest, now, settled_at, overlap)
+        risk = risk_premium(group, self._state)
+        self.groups[name] = PurchasePrice(highest + risk, now + risk, settled_at, overlap, risk)
 
     def _time_until_ready(self, group: NodeGroupState) -> float:
         """Return the seconds for which a new node is paid beside the old ones: the median that its group has taught

@@ -26,6 +26,7 @@ from chalicelib.plan.disruption.consolidation.limits import OwnerMoves
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import PoolNames
 from chalicelib.plan.state.readiness import Bucket
+from chalicelib.plan.state.spot_market import is_fallback
 from chalicelib.plan.tables import Floats, Ints
 
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
@@ -85,8 +86,10 @@ class Eligibility:
             return self._rows[node.name]
         if node.name not in self._costs.nodes:
             return Reason.of(ReasonCode.NO_PRICE, group=group.id, detail=self._costs.unpriced.get(node.name, ""))
+        # A node that was bought because spot groups were not to be had goes as soon as one is.
+        age = 0.0 if is_fallback(node, group, state) else self._settings.min_node_age
         for code, until in (
-            (ReasonCode.NODE_TOO_YOUNG, node.created + self._settings.min_node_age),
+            (ReasonCode.NODE_TOO_YOUNG, node.created + age),
             (ReasonCode.NOT_QUIET, self._quiet.memory_of(node)[1] + self._settings.quiet_time),
         ):
             if until > state.now:

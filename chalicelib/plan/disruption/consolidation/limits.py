@@ -21,6 +21,7 @@ from chalicelib.plan.disruption.consolidation.purchases import NodeOffer
 from chalicelib.plan.disruption.replacement_rows import UNDER_WAY, open_surge, surge_limit
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pools import pool_id
+from chalicelib.plan.state.spot_market import SpotShares
 from chalicelib.plan.tables import Ints
 
 
@@ -77,6 +78,8 @@ def limits_of(
         *builder.group_maximums(),
         *builder.surge(),
         *builder.splits(),
+        *builder.spot_shares(),
+        *builder.on_demand_bases(),
     ]
     return Limits(rows, len(candidates), len(offers))
 
@@ -92,6 +95,7 @@ class _Builder:
         self.pods: Ints = np.array([len(candidate.pods) for candidate in candidates], dtype=np.int64)
         self.ones: Ints = np.ones(len(candidates), dtype=np.int64)
         self.none: Ints = np.zeros(len(offers), dtype=np.int64)
+        self.shares = SpotShares(state) if state.policy.spot is not None else None
 
     def _in(self, names: Sequence[str], name: str) -> Ints:
         return np.fromiter((own == name for own in names), dtype=np.int64, count=len(names))
@@ -204,6 +208,41 @@ class _Builder:
         if not self.state.policy.consolidation.split_nodes and self.offers:
             ones: Ints = np.ones(len(self.offers), dtype=np.int64)
             yield Limit(-self.ones, ones, 0, _always(Reason.of(ReasonCode.NO_CHEAPER_PLACE)))
+
+    def spot_shares(self) -> Iterator[Limit]:
+        """spot.maxShare, for each spot group that has nodes or of which nodes may be bought. A row says that its nodes
+        less the share of the pool's nodes, in units of 1/denominator, stay at most 0."""
+        shares = self.shares
+        if shares is None or shares.share >= 1:
+            return
+        part, whole = shares.share.numerator, shares.share.denominator
+        for name in sorted(shares.spot):
+            pool, have = shares.pool_of[name], shares.size[name]
+            if not have and name not in {offer.group for offer in self.offers}:
+                continue
+            of = shares.of_pool(pool)
+            going = part * self._in_share_pool(self.groups_of, pool) - whole * self._in(self.groups_of, name)
+            offered = [offer.group for offer in self.offers]
+            buying = whole * self._in(offered, name) - part * self._in_share_pool(offered, pool)
+            room = max(part * of - whole * have, 0 if have else whole - part)
+            reason = Reason.of(ReasonCode.SPOT_SHARE, share=float(shares.share), nodes=have, of=of)
+            yield Limit(going, buying, room, _always(reason))
+
+    def on_demand_bases(self) -> Iterator[Limit]:
+        """spot.onDemandBase, for each pool with a spot group."""
+        shares = self.shares
+        if shares is None or shares.base <= 0:
+            return
+        for pool in sorted({shares.pool_of[name] for name in shares.spot}):
+            going = self._in_share_pool(self.groups_of, pool, on_demand=True)
+            buying = self._in_share_pool([offer.group for offer in self.offers], pool, on_demand=True)
+            room = shares.of_pool(pool, on_demand=True) - shares.base
+            yield Limit(going, -buying, room, _always(shares.base_reason()))
+
+    def _in_share_pool(self, groups: Sequence[str], pool: str, *, on_demand: bool = False) -> Ints:
+        assert self.shares is not None
+        of, spot = self.shares.pool_of, self.shares.spot if on_demand else frozenset()
+        return np.fromiter((of[g] == pool and g not in spot for g in groups), dtype=np.int64, count=len(groups))
 
 
 def _always(reason: Reason) -> Callable[[int], Reason]:

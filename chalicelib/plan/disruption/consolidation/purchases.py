@@ -19,14 +19,9 @@ from chalicelib.plan.scale_up.limits import ResourceLimiter
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.readiness import zone_of
+from chalicelib.plan.state.spot_groups import is_spot
+from chalicelib.plan.state.spot_market import returns_at
 from chalicelib.plan.tables import Bools, Ints
-
-_SPOT_LABELS = (
-    ("node.alibabacloud.com/spot-strategy", frozenset({"SpotWithPriceLimit", "SpotAsPriceGo"})),
-    ("cce.io/is-spot", frozenset({"true"})),
-    ("karpenter.sh/capacity-type", frozenset({"spot"})),
-)
-_INTERRUPTIBLE = "cluster.x-k8s.io/interruptible"
 
 Form = tuple[str, tuple[tuple[str, int], ...], str, bool]
 """What makes two machines equal for a replacement: instance type (or capacity, if it is unknown), zone, spot."""
@@ -50,21 +45,18 @@ class NodeOffer(msgspec.Struct, frozen=True):
     shared: tuple[tuple[tuple[int, ...], int, Reason], ...] = ()
 
 
-def is_spot(node: Node, group: NodeGroupState | None) -> bool:
-    """Return whether the vendor may take a node back, by its group or its labels."""
-    return (
-        (group is not None and group.group.spot)
-        or _INTERRUPTIBLE in node.labels
-        or any(node.labels.get(label) in values for label, values in _SPOT_LABELS)
-    )
-
-
 def form_of(node: Node, group: NodeGroupState | None) -> Form:
     """Return the form of a node."""
     kind = instance_type(node)
     amounts: Amounts = node.capacity or node.allocatable
     capacity = () if kind else tuple(sorted((name, int(amount)) for name, amount in amounts.items()))
-    return kind, capacity, zone_of((node,), None), is_spot(node, group)
+    return kind, capacity, zone_of((node,), None), is_spot(node, group.group if group is not None else None)
+
+
+def _not_yet(group: NodeGroupState, state: ClusterState) -> Reason | None:
+    """Return why a spot group is no offer although it could be bought."""
+    until = returns_at(group, state)
+    return Reason.of(ReasonCode.SPOT_RETURN, group=group.id, until=until) if until else None
 
 
 class Market:
@@ -109,7 +101,7 @@ class Market:
                 most=most,
                 stop=stop,
             )
-            why = reason or self._candidates.skipped.get(name)
+            why = reason or self._candidates.skipped.get(name) or _not_yet(group, state)
             if why is not None or most <= 0:
                 self.blocked[name] = offer, why or stop
             else:

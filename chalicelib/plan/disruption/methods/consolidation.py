@@ -226,6 +226,7 @@ class _Pass:
         ]
         names = [candidate.node.name for candidate in candidates]
         content = [self.settings, groups, nodes, names, limits.room.tolist(), self.simulated.real]
+        content += [sorted(self.costs.recommended)] if self.costs.recommended else []
         return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()[:20]
 
     # --- moves into room that exists

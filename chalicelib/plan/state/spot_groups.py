@@ -1,0 +1,64 @@
+"""Which groups are spot, by the policy, their provider or labels. See docs/reference/spot.md "Spot groups"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.node import Node
+from chalicelib.model.policy import Spot
+
+_SPOT_LABELS = (
+    ("node.alibabacloud.com/spot-strategy", frozenset({"SpotWithPriceLimit", "SpotAsPriceGo"})),
+    ("cce.io/is-spot", frozenset({"true"})),
+    ("karpenter.sh/capacity-type", frozenset({"spot"})),
+)
+_INTERRUPTIBLE = "cluster.x-k8s.io/interruptible"
+
+
+def is_spot(node: Node, group: NodeGroup | None) -> bool:
+    """Return whether the vendor may take a node back, by its group or its labels."""
+    return (
+        (group is not None and group.spot)
+        or _INTERRUPTIBLE in node.labels
+        or any(node.labels.get(label) in values for label, values in _SPOT_LABELS)
+    )
+
+
+def names_of(group: NodeGroup) -> set[str]:
+    """Return the names, beside ids, by which users know a group or its pool."""
+    pool = group.pool.name if group.pool is not None else ""
+    return {pool, group.name, group.id.rpartition("/")[2], *group.aliases} - {""}
+
+
+def marked_spot(
+    groups: Sequence[NodeGroup], members: Mapping[str, Sequence[Node]], spot: Spot | None
+) -> tuple[NodeGroup, ...]:
+    """Return the groups with NodeGroup.spot as the policy wants it: for those that it names, else for those that their
+    provider or a label calls spot. Unchanged without spec.spot. members: group id -> its nodes."""
+    if spot is None:
+        return tuple(groups)
+    chosen = {group for name in spot.groups for group in _named(name, groups)}
+
+    def counts(group: NodeGroup) -> bool:
+        nodes = members.get(group.id) or ([group.template] if group.template is not None else [])
+        return group.id in chosen if spot.groups else group.spot or any(is_spot(node, None) for node in nodes)
+
+    return tuple(
+        group if group.spot == (marked := counts(group)) else msgspec.structs.replace(group, spot=marked)
+        for group in groups
+    )
+
+
+def _named(name: str, groups: Sequence[NodeGroup]) -> list[str]:
+    """Return the ids of the groups with an id or name, or with a pool of it; none if several pools have the name."""
+    by_id = [group for group in groups if name in {group.id, vendor_pool(group) or group.id}]
+    matching = by_id or [group for group in groups if name in names_of(group)]
+    return [group.id for group in matching] if len({vendor_pool(g) or g.id for g in matching}) == 1 else []
+
+
+def vendor_pool(group: NodeGroup) -> str:
+    """Return the id of the vendor's pool that a group belongs to, "" if it has none."""
+    return group.pool.id if group.pool is not None else ""
