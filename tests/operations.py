@@ -14,6 +14,7 @@ PROVIDER_METHODS = {
     OperationKind.DECREASE_TARGET: "decrease_target",
     OperationKind.DELETE_NODES: "delete_nodes",
     OperationKind.DELETE_INSTANCES: "delete_nodes",
+    OperationKind.RESTART_NODE: "restart",
 }
 """The method of a provider that begins an operation of each kind."""
 

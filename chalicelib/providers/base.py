@@ -170,6 +170,10 @@ class BaseProvider(Generic[C]):
                 return self.poll_scale_up(operation)
             case OperationKind.DECREASE_TARGET:
                 return self.decrease_target(operation)
+            case OperationKind.RESTART_NODE:  # never a deletion, whatever the vendor's class has
+                if isinstance(self, NodeRestarter):
+                    return self.restart(operation)
+                return Failed("InvalidRequest", f"{self.name} cannot restart a node")
         return self.delete_nodes(operation)
 
     def failure(self, error: BadInput | ProviderError) -> Failed:
