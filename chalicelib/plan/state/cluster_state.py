@@ -87,7 +87,8 @@ class ClusterState(msgspec.Struct, frozen=True):
     """The cluster state of the pass. group_of: node name -> group id, only for nodes of a known group. timed_out: group
     id -> the request that timed out in this pass (plan/state/scale_up_requests.py). contested: node name -> why its
     instance cannot be determined; such a node belongs to no group. lacking: nodes without an announced device. at_risk:
-    node -> the notice that its vendor takes it back (plan/state/interruptions.py)."""
+    node -> the notice that its vendor takes it back (plan/state/interruptions.py). leaving: nodes that an operation
+    removes or restarts, or that have the taint of a removal; restarting: those of them that come back."""
 
     snapshot: Snapshot
     policy: Policy
@@ -103,6 +104,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     contested: Mapping[str, Reason] = {}
     lacking: frozenset[str] = frozenset()
     at_risk: Mapping[str, InterruptionNotice] = {}
+    restarting: frozenset[str] = frozenset()
 
     @property
     def options(self) -> Options:
@@ -122,7 +124,13 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
     )
     owners, deleted = _owners((node for node in snapshot.nodes if node.name not in contested), groups)
     removing = tuple(op for op in memory.operations if op.is_open and op.spec.kind is OperationKind.DELETE_NODES)
-    leaving = _leaving(snapshot.nodes, removing)
+    restarting = frozenset(
+        target.node
+        for op in memory.operations
+        if op.is_open and op.spec.kind is OperationKind.RESTART_NODE
+        for target in op.spec.targets
+    )
+    leaving = _leaving(snapshot.nodes, removing) | restarting
     deleted |= _without_instance(removing, groups)
     occupancy = Occupancy(snapshot)
     lacking = _lacking_devices(snapshot.nodes, owners, groups)
@@ -151,7 +159,7 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
     health = msgspec.structs.replace(
         health_of(snapshot.nodes, owners, buckets, options, lacking),
         sick_zones=tuple(zones),
-        removing=sum(node.name in leaving for node in snapshot.nodes),
+        removing=sum(node.name in leaving - restarting for node in snapshot.nodes),
         unregistered=sum(len(group.unregistered) - len(group.long_unregistered) for group in states.values()),
         long_unregistered=sum(len(group.long_unregistered) for group in states.values()),
         upcoming=sum(group.upcoming for group in states.values()),
@@ -169,6 +177,7 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
         contested=contested,
         lacking=lacking,
         health=health,
+        restarting=restarting,
     )
 
 
