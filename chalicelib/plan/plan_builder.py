@@ -115,10 +115,17 @@ def _growth(state: ClusterState, scale_up: ScaleUp, plan: str, replacement: Repl
     example = group.template.node if group.template is not None else next(iter(group.nodes), None)
     spec = _spec(state, scale_up.group, OperationKind.SCALE_UP, (scale_up.from_size, scale_up.to_size), (), plan)
     data = {LARGEST: str(scale_up.max), **({} if own is None else {PROVISION: str(own)})}
-    data |= {} if replacement is None else {REPLACES: ",".join(replacement.nodes[:MOST_NAMES])}
+    reason = ""
+    if replacement is not None:
+        data |= {REPLACES: ",".join(replacement.nodes[:MOST_NAMES])}
+        reason = "" if replacement.reason is DisruptionReason.CONSOLIDATION else replacement.reason.value
     return Operation(
         msgspec.structs.replace(
-            spec, pods=scale_up.pods[:MOST_PODS], replacement=scale_up.replacement, **_price(state, group, example)
+            spec,
+            pods=scale_up.pods[:MOST_PODS],
+            replacement=scale_up.replacement,
+            reason=reason,
+            **_price(state, group, example),
         ),
         OperationStatus(data=data, due_at=state.now, updated_at=state.now),
     )

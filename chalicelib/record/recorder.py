@@ -109,7 +109,9 @@ def record_plan(
     except StoreError as error:
         trouble.append(f"journal: {published_name(error)}: {error}")
     old_carry_over, bill = _billed(plan, state, recorder, old_carry_over, trouble)
-    carry_over = msgspec.structs.replace(_measured(plan, snapshot, recorder, old_carry_over, seconds), decided=decided)
+    carry_over = msgspec.structs.replace(
+        _measured(plan, snapshot, recorder, old_carry_over, seconds, state), decided=decided
+    )
     if recorder.ring is not None and state is not None and _is_ring_due(plan, carry_over):
         try:
             _store_overview(plan, state, recorder.ring, carry_over.ring_at, bill)
@@ -197,11 +199,17 @@ def _billed(
 
 
 def _measured(
-    plan: Plan, snapshot: Snapshot, recorder: Recorder, old_carry_over: CarryOver, seconds: Mapping[str, float]
+    plan: Plan,
+    snapshot: Snapshot,
+    recorder: Recorder,
+    old_carry_over: CarryOver,
+    seconds: Mapping[str, float],
+    state: ClusterState | None,
 ) -> CarryOver:
     """Write the metrics of a pass; return them with the nodes that it removes although they are not ready, for the
     executor, which only sees their removal."""
     gauges = metric_values.pass_gauges(plan, recorder.options, old_carry_over.gauges)
+    gauges |= metric_values.lifecycle_gauges(plan, state) if state is not None else {}
     counts = metric_values.pass_counts(plan)
     recorder.emit_metrics(plan.cluster, gauges | counts | _durations(seconds), plan.at, {"plan": plan.id})
     leaving = {

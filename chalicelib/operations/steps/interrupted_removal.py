@@ -23,7 +23,7 @@ import msgspec
 from chalicelib.kube.errors import ClusterError, NotFound
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
+from chalicelib.model.outcome import NOTICE_TAKEN_BACK, Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.timeouts import LONGEST_NOTICE, RETURN_TIME, interruption_deadline, leaving_time
 from chalicelib.model.timestamps import format_time
 from chalicelib.operations.removal_progress import Progress, next_step, read, stay_in_step
@@ -50,8 +50,6 @@ from chalicelib.operations.waiting import LEAST, RETRIED, error_class_of
 from chalicelib.providers.base import Provider
 from chalicelib.providers.errors import ProviderError
 
-NOTICE_TAKEN_BACK = "NoticeTakenBack"
-"""Error class of a removal whose node stays: the vendor has not taken it. It is no failure of anything."""
 RETRY, LONGEST_RETRY = 5.0, 15.0
 """Seconds between two requests for the same eviction, and at most, where the API asks for more time."""
 LEAVE_POLL, LONGEST_LEAVE_POLL = 5.0, 30.0

@@ -8,12 +8,11 @@ import pytest
 
 from chalicelib.kube import errors as kube
 from chalicelib.model.node import TO_BE_DELETED, Taint
-from chalicelib.model.outcome import ABANDONED, Failed, InProgress, Outcome, Succeeded
+from chalicelib.model.outcome import ABANDONED, NOTICE_TAKEN_BACK, Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.policy import Options
 from chalicelib.model.timeouts import LONGEST_NOTICE, RETURN_TIME, SHORTEST_NOTICE, interruption_deadline, leaving_time
 from chalicelib.operations.runner import give_up
 from chalicelib.operations.step_context import Recheck
-from chalicelib.operations.steps.interrupted_removal import NOTICE_TAKEN_BACK
 from chalicelib.providers import errors
 from tests.cases import each_row
 from tests.unit.operations.harness import START, OperationFixture, interrupted, remove

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from chalicelib.model.memory import FailedRemoval, GroupMemory, Memory
 from chalicelib.model.operation import OperationKind
-from chalicelib.model.outcome import ABANDONED, Failed, Succeeded
+from chalicelib.model.outcome import ABANDONED, NOTICE_TAKEN_BACK, Failed, Succeeded
 from chalicelib.model.policy import Options
 from chalicelib.model.timeouts import retry_delay
 from chalicelib.operations.memory_updates import memory_updates
 from chalicelib.operations.runner import DEFINITIONS
-from chalicelib.operations.steps.interrupted_removal import INTERRUPTED_REMOVAL, NOTICE_TAKEN_BACK
+from chalicelib.operations.steps.interrupted_removal import INTERRUPTED_REMOVAL
 from tests.cases import each_row
 from tests.unit.operations.harness import START, interrupted, remove, restart
 
