@@ -193,8 +193,10 @@ def test_every_reason_of_a_disruption_has_words() -> None:
         (
             interrupted(OperationState.FAILED),
             Failed(NOTICE_TAKEN_BACK, "it is Ready"),
-            ("a could not be removed from g because of an interruption: the notice was taken back: it is Ready, "
-            "after 30 s"),
+            (
+                "a could not be removed from g because of an interruption: the notice was taken back: it is Ready, "
+                "after 30 s"
+            ),
         ),
         (
             ended(
@@ -220,8 +222,10 @@ def test_every_reason_of_a_disruption_has_words() -> None:
         (
             restarted(OperationState.FAILED),
             Failed("NodeNotReady", "a is not Ready 900 s after its restart"),
-            ("a could not be restarted in g because of a fault: the node did not come back: "
-            "a is not Ready 900 s after its restart, after 30 s"),
+            (
+                "a could not be restarted in g because of a fault: the node did not come back: "
+                "a is not Ready 900 s after its restart, after 30 s"
+            ),
         ),
     ],
     ids=lambda row: str(row)[:20],
