@@ -17,12 +17,12 @@ from chalicelib.command.output import Table, plural
 from chalicelib.command.plan_output import on_node, some
 from chalicelib.model.group import GroupOptions, NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.operation import OPERATION_ANNOTATION, Operation
+from chalicelib.model.operation import OPERATION_ANNOTATION, Operation, OperationKind
 from chalicelib.model.pod import Pod
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
-from chalicelib.reasons.text import sentence
+from chalicelib.reasons.text import disruption_words, sentence
 from chalicelib.record import consolidation_view, lifecycle_view
 from chalicelib.record.views import ago, as_json, breaker_view, coded, operation_view
 
@@ -83,7 +83,7 @@ def fate(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str,
     if removal is not None:
         evicting = len(removal.evict)
         what = f"evicting {plural(evicting, 'pod')}" if evicting else "empty as it is"
-        why = "" if removal.reason is DisruptionReason.UNNEEDED else f" for {removal.reason.value}"
+        why = "" if removal.reason is DisruptionReason.UNNEEDED else f" {disruption_words(removal.reason.value)}"
         return (f"Node {name} would be removed now{why}, {what}.",), {
             "verdict": "removed",
             "how": removal.kind,
@@ -92,16 +92,25 @@ def fate(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str,
             **({"removedFor": removal.reason.value} if why else {}),
             **({"replacement": removal.replacement} if removal.replacement else {}),
         }
+    restart = next((restart for restart in plan.restarts if restart.node == name), None)
+    if restart is not None:
+        what = f" evicting {plural(len(restart.evict), 'pod')}" if restart.evict else " empty as it is"
+        data: dict[str, Any] = {"verdict": "restarted", "evict": list(restart.evict), "condition": restart.condition}
+        return (f"Node {name} would be restarted now because of {restart.condition},{what}.",), data
     verdict = next((verdict for verdict in plan.unremovable if verdict.node == name), None)
     operation = _open_operation(context, name)
     unneeded = name in plan.unneeded
-    data: dict[str, Any] = {"verdict": "unneeded" if unneeded else "stays"}
+    data = {"verdict": "unneeded" if unneeded else "stays"}
     why = sentence(verdict.reason) if verdict is not None else "the plan does not mention it"
     says = [f"Node {name} is unneeded, and stays for now: {why}." if unneeded else f"Node {name} stays: {why}."]
     if operation is not None:
         data |= {"verdict": "leaving", "operation": _operation(operation)}
         step = f"at step {operation.status.step or 'look'}, {operation.status.state.value}"
-        says = [f"Node {name} is being removed: operation {operation.spec.id} is {step}."]
+        restarts = operation.spec.kind is OperationKind.RESTART_NODE
+        data |= {"verdict": "restarting"} if restarts else {}
+        says = [
+            f"Node {name} is being {'restarted' if restarts else 'removed'}: operation {operation.spec.id} is {step}."
+        ]
     if verdict is not None:
         helps, until = remedy(verdict.reason, plan.cluster), due(verdict.reason)
         if helps and operation is None and not consolidation_view.is_going(plan, name):

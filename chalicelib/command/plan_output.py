@@ -2,8 +2,8 @@
 
 Reason codes are combined with their sentences only here. Keys of the JSON are only ever added: `plan`, `cluster`, `at`,
 `assumed`, `notLookedAt`, `promises`, `groups`, `gaps`, `notes`, `rules`, `headroom`, and `details` with the numbers
-were added to the original ones, as was `unreadProviders`. Scaling rules, headroom and consolidation are omitted where
-they are not used, so that existing output stays unchanged.
+were added to the original ones, as was `unreadProviders`. Scaling rules, headroom, consolidation and restarts are
+omitted where they are not used, so that existing output stays unchanged.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from chalicelib.model.plan import (
     Plan,
     PodPlacement,
     Removal,
+    Restart,
     RuleVerdict,
     ScaleUp,
     UnschedulablePods,
@@ -50,6 +51,7 @@ def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = 
     consolidation = (
         {"consolidation": consolidation_view.report_data(plan.consolidation)} if plan.consolidation is not None else {}
     )
+    restarts = {"restarts": [_restart_data(restart) for restart in plan.restarts]} if plan.restarts else {}
     unread = unread_providers(plan)
     return {
         "plan": plan.id,
@@ -87,6 +89,7 @@ def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = 
             }
             for removal in plan.removals
         ],
+        **restarts,
         "unneeded": list(plan.unneeded),
         "unremovable": [
             {"node": verdict.node, **_coded(verdict.reason), **({"pod": verdict.pod} if verdict.pod else {})}
@@ -115,6 +118,11 @@ def removal_data(removal: Removal) -> dict[str, str]:
     if removal.reason is DisruptionReason.UNNEEDED:
         return {}
     return {"reason": removal.reason.value} | ({"replacement": removal.replacement} if removal.replacement else {})
+
+
+def _restart_data(restart: Restart) -> dict[str, Any]:
+    evict = list(restart.evict)
+    return {"node": restart.node, "group": restart.group, "condition": restart.condition, "evict": evict}
 
 
 def _coded(reason: Reason) -> dict[str, str]:
@@ -170,6 +178,11 @@ def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()
             ],
         ),
         _removals_table(plan),
+        (
+            "Nodes to restart",
+            ("node", "group", "because", "pods that leave it"),
+            [(restart.node, restart.group, restart.condition, some(restart.evict) or "-") for restart in plan.restarts],
+        ),
         ("Blocked removals", ("node", "rule", "why"), _unremovable_rows(plan.unremovable)),
         (
             "Nodes that should go",

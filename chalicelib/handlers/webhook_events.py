@@ -3,7 +3,8 @@
 The payload is Kubernetes Events and audit events, in every form in which exporters post them. Exporters marshal typed
 Go objects, so `kind` and `apiVersion` are often missing (the API server omits them in list items, too); the fields then
 identify the type. Only the fields that decide whether an event is relevant are decoded. One malformed event among many
-is listed as a gap; if no event can be read, that is an error.
+is listed as a gap; if no event can be read, that is an error. CloudEvents of a vendor's event bus are read, too
+(docs/events.md "Alibaba EventBridge"): of them, the type counts as the reason.
 
 The relevant events are a list of words in the policy (spec.webhook.reasons), which replaces the default list below. A
 word is an Event's reason, or for audit events one of the names in AUDIT_REASONS. A wake-up changes nothing by itself:
@@ -25,9 +26,13 @@ from chalicelib.model.timestamps import instant
 CORE = "v1"
 EVENTS = "events.k8s.io/v1"
 AUDIT = "audit.k8s.io/v1"
+CLOUD = "cloudevents.io/v1"
 
 _LISTS = frozenset({"EventList", "List"})
-_SINGLE = "post an Event (v1, events.k8s.io/v1), an EventList (also audit.k8s.io/v1), or an array of Events"
+_SINGLE = (
+    "post an Event (v1, events.k8s.io/v1), an EventList (also audit.k8s.io/v1), a CloudEvent (1.0), or an array of them"
+)
+_LONGEST_TEXT = 256  # characters of a CloudEvent's attribute
 _PATH = re.compile(r" - at `\$(.*?)`\Z")
 
 
@@ -74,6 +79,7 @@ class _Envelope(msgspec.Struct, frozen=True, rename="camel"):
     involved_object: msgspec.Raw = msgspec.Raw(b"")
     regarding: msgspec.Raw = msgspec.Raw(b"")
     audit_id: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="auditID")
+    spec_version: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="specversion")
 
 
 class _Reference(msgspec.Struct, frozen=True):
@@ -132,6 +138,16 @@ class _Audit(msgspec.Struct, frozen=True, rename="camel"):
     request_object: _Sent | None = None
 
 
+class _CloudEvent(msgspec.Struct, frozen=True):
+    """The context attributes of a CloudEvent in structured JSON mode; its data is not read."""
+
+    specversion: str
+    type: str
+    source: str
+    subject: str | None = None
+    time: Any = None
+
+
 def parse(body: bytes) -> ParsedEvents:
     """Parse a webhook's body; raises BadInput when it is not an event at all, or when none of several can be read."""
     if body.lstrip()[:1] == b"[":
@@ -161,6 +177,8 @@ def _parse_list(items: list[msgspec.Raw], place: str, form: str) -> ParsedEvents
 
 
 def _parse_event(raw: msgspec.Raw | bytes, envelope: _Envelope, place: str, list_form: str) -> ClusterEvent:
+    if envelope.spec_version and not (envelope.kind or envelope.api_version):
+        return _cloud_event(_decoded(raw, _CloudEvent, place), place)
     marks = (CORE, envelope.involved_object), (EVENTS, envelope.regarding), (AUDIT, envelope.audit_id)
     unmarked = AUDIT if list_form == AUDIT else ""
     form = envelope.api_version or next((form for form, field in marks if field), unmarked)
@@ -184,6 +202,18 @@ def _parse_event(raw: msgspec.Raw | bytes, envelope: _Envelope, place: str, list
         namespace=about.namespace or "",
         name=about.name or "",
         first=min((at for at in instants if at > 0), default=0.0),
+    )
+
+
+def _cloud_event(event: _CloudEvent, place: str) -> ClusterEvent:
+    if not event.specversion.startswith("1."):
+        raise BadInput(f"{place}.specversion", f"{event.specversion[:_LONGEST_TEXT]!r} is not 1.0", _SINGLE)
+    return ClusterEvent(
+        form=CLOUD,
+        reason=event.type[:_LONGEST_TEXT],
+        component=event.source[:_LONGEST_TEXT],
+        name=(event.subject or "")[:_LONGEST_TEXT],
+        first=instant(event.time) if isinstance(event.time, str) else 0.0,
     )
 
 
@@ -216,7 +246,9 @@ def _decoded(raw: msgspec.Raw | bytes, shape: Any, place: str) -> Any:
         raise BadInput(where, _PATH.sub("", text), _SINGLE) from None
 
 
-#: Event reasons that affect the plan (scheduler, node lifecycle, kubelet, taint manager, upstream).
+#: Event reasons that affect the plan (scheduler, node lifecycle, kubelet, taint manager, upstream; interruptions as
+#: vendors' programs report them; problems of nodes as node-problem-detector names them). A recommendation to leave a
+#: node is none of them: it is far more frequent than interruptions, and nothing depends on a second.
 EVENT_REASONS = (
     "FailedScheduling",  # a pod that fits no existing node
     "NotTriggerScaleUp",  # another autoscaler found no group for it
@@ -229,6 +261,19 @@ EVENT_REASONS = (
     "DeletingNode",
     "RemovingNode",
     "NodeShutdown",
+    "InstanceToBeTerminated",  # Alibaba's node-problem-detector
+    "ReceivedReclaimNodeNotification",  # Huawei CCE's node-problem-detector
+    "SpotInterruption",  # aws-node-termination-handler, and the next four
+    "ScheduledEvent",
+    "ASGLifecycle",
+    "SQSTermination",
+    "StateChange",
+    "ecs:Instance:PreemptibleInstanceInterruption",  # a CloudEvent of Alibaba's EventBridge
+    "Rebooted",  # a repair's restart, or anybody's
+    "KubeletUnhealthy",
+    "ContainerdUnhealthy",
+    "DockerHung",
+    "FilesystemIsReadOnly",
 )
 
 _SCHEDULER = "system:kube-scheduler"

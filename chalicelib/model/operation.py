@@ -14,6 +14,8 @@ from enum import StrEnum
 
 import msgspec
 
+from chalicelib.model.reason import DisruptionReason
+
 
 class OperationKind(StrEnum):
     """The action of an operation."""
@@ -97,10 +99,15 @@ class OperationSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     pool: str = ""  # id of the pool that the group shares with others, if any
     after: tuple[str, ...] = ()
     replacement: str = ""  # id of the replacement that it is part of
-    reason: str = ""  # DisruptionReason of a removal that is not for being unneeded
+    reason: str = ""  # DisruptionReason of a removal that is not for being unneeded, or of what a purchase replaces
     price: int = 0  # of one of its nodes, per hour in millionths; 0: unknown
     currency: str = ""  # of price
     leaves_at: float = NEVER  # when the vendor takes the target back, for a removal that is `interrupted`
+
+    @property
+    def interrupted(self) -> bool:
+        """Return whether the vendor takes its target back."""
+        return self.kind is OperationKind.DELETE_NODES and self.reason == DisruptionReason.INTERRUPTED.value
 
 
 class OperationStatus(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -53,6 +53,7 @@ class OperationDocument(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     price: int = 0
     currency: str = ""
+    leaves_at: float = NEVER
 
 
 def to_document(operation: Operation) -> OperationDocument:
@@ -90,6 +91,7 @@ def to_document(operation: Operation) -> OperationDocument:
         spec.reason,
         spec.price,
         spec.currency,
+        spec.leaves_at,
     )
 
 
@@ -116,6 +118,7 @@ def from_document(document: OperationDocument) -> Operation:
             document.reason,
             document.price,
             document.currency,
+            document.leaves_at,
         ),
         OperationStatus(
             document.state,

@@ -19,7 +19,7 @@ from chalicelib.model.notification import NoticeSeverity
 from chalicelib.model.pause import Pause
 from chalicelib.model.plan import Plan, UnschedulablePods
 from chalicelib.model.policy import Policy
-from chalicelib.model.reason import ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
 from chalicelib.record.consolidation_view import some
@@ -32,6 +32,8 @@ IN_A_ROW = 3
 """Passes or removals that must fail before it is reported."""
 CLASSES = 5
 """Classes of pods without a node that are reported at a time, the largest first."""
+NODES = 20
+"""Nodes that are reported at a time for one cause."""
 _STUCK_AFTER = 1800.0  # seconds, for operations without a deadline
 _MINUTES = 60.0
 _PODS = 5
@@ -255,6 +257,47 @@ def _replacements_failed(facts: ClusterFacts) -> Iterator[NoticeCondition]:
             )
 
 
+def _interruptions_unreplaced(facts: ClusterFacts) -> Iterator[NoticeCondition]:
+    for node, reason in _notes_on_nodes(facts, ReasonCode.NO_REPLACEMENT_IN_TIME):
+        message = f"node {node} leaves before another is ready: {sentence(reason)}"
+        yield _of_node("interruption.unreplaced", message, facts, node)
+
+
+def _nodes_overdue(facts: ClusterFacts) -> Iterator[NoticeCondition]:
+    for node, reason in _notes_on_nodes(facts, ReasonCode.NODE_OVERDUE):
+        yield _of_node("node.overdue", f"node {node} could not be replaced: {sentence(reason)}", facts, node)
+
+
+def _notes_on_nodes(facts: ClusterFacts, code: ReasonCode) -> list[tuple[str, Reason]]:
+    """Return the notes of a code with the nodes that they are about, each node once, the first by name."""
+    notes = facts.plan.notes if facts.plan else ()
+    by_node = {str(note.params.get("node", "")): note for note in reversed(notes) if note.code is code}
+    return sorted(by_node.items(), key=lambda item: item[0])[:NODES]
+
+
+def _of_node(kind: str, message: str, facts: ClusterFacts, node: str) -> NoticeCondition:
+    command = typed("explain", "node", node, "--cluster", facts.name)
+    return NoticeCondition(kind, f"{kind}/{node}", WARNING, message, node=node, command=command)
+
+
+def _repairs_blocked(facts: ClusterFacts) -> Iterator[NoticeCondition]:
+    """A common cause makes many nodes sick, and to replace them all would not help. The reason is given for each sick
+    node, or once for a group."""
+    verdicts = [verdict.reason for verdict in facts.plan.unremovable] if facts.plan else []
+    reasons = (*(facts.plan.notes if facts.plan else ()), *verdicts)
+    by_group = {
+        str(reason.params.get("group", "")): reason
+        for reason in reversed(reasons)
+        if reason.code is ReasonCode.TOO_MANY_UNHEALTHY
+    }
+    for group, reason in sorted(by_group.items()):
+        message = f"sick nodes{f' of group {group}' if group else ''} are not repaired: {sentence(reason)}"
+        if group:
+            yield _of_group("repair.blocked", WARNING, message, facts, group)
+        else:
+            yield _of_cluster("repair.blocked", WARNING, message, typed("get", "nodes", facts.name))
+
+
 def _operations_stuck(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     for operation in facts.memory.operations:
         spec, step = operation.spec, operation.status.step or "-"
@@ -295,6 +338,9 @@ _RULES: tuple[Callable[[ClusterFacts], Iterator[NoticeCondition]], ...] = (
     _groups_at_max,
     _removals_blocked,
     _replacements_failed,
+    _interruptions_unreplaced,
+    _nodes_overdue,
+    _repairs_blocked,
     _operations_stuck,
     _paused,
 )

@@ -14,7 +14,7 @@ from chalicelib.kube.client import LazyKubeClient
 from chalicelib.kube.errors import Forbidden, NotFound, Unavailable
 from chalicelib.model.node import DELAY_DELETION_PREFIX, SCALE_DOWN_DISABLED, Taint
 from chalicelib.model.operation import OPERATION_ANNOTATION
-from chalicelib.model.timestamps import parse_time
+from chalicelib.model.timestamps import instant, parse_time
 from chalicelib.operations.step_context import Eviction, NodeState, PodState
 
 T = TypeVar("T")
@@ -55,9 +55,25 @@ class _NodeSpec(msgspec.Struct, frozen=True):
     taints: list[_Taint] | None = None
 
 
+class _ReadCondition(msgspec.Struct, frozen=True, rename="camel"):
+    type: str = ""
+    status: str = ""
+    last_transition_time: str | None = None
+
+
+class _NodeInfo(msgspec.Struct, frozen=True):
+    boot_id: str | None = msgspec.field(default=None, name="bootID")
+
+
+class _NodeStatus(msgspec.Struct, frozen=True, rename="camel"):
+    conditions: list[_ReadCondition] | None = None
+    node_info: _NodeInfo | None = None
+
+
 class _ReadNode(msgspec.Struct, frozen=True):
     metadata: _ObjectMeta
     spec: _NodeSpec = _NodeSpec()
+    status: _NodeStatus = _NodeStatus()
 
 
 class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -175,7 +191,8 @@ def _decode(body: bytes, shape: type[T]) -> T:
 
 def _node_state(node: _ReadNode) -> NodeState:
     meta, spec = node.metadata, node.spec
-    annotations = meta.annotations or {}
+    annotations, info = meta.annotations or {}, node.status.node_info
+    ready = next((one for one in node.status.conditions or () if one.type == "Ready"), _ReadCondition())
     return NodeState(
         name=meta.name,
         uid=meta.uid,
@@ -185,6 +202,9 @@ def _node_state(node: _ReadNode) -> NodeState:
         taints=tuple(Taint(taint.key, taint.effect, taint.value or "") for taint in spec.taints or ()),
         delays=tuple(sorted(key for key in annotations if key.startswith(DELAY_DELETION_PREFIX))),
         operation=annotations.get(OPERATION_ANNOTATION, ""),
+        ready=ready.status == "True",
+        ready_since=instant(ready.last_transition_time or ""),
+        boot=(info.boot_id if info else None) or "",
     )
 
 

@@ -5,6 +5,10 @@
             failed   backoff by class; a target changed by another party is not a failure of the group
     remove  done     last_delete, last_scale_down
             failed   last_failure, last_scale_down_failure
+            interrupted, done: the target is lower by what the provider has deleted, and no cooldown starts;
+            failed: nothing, because the vendor has not taken the node
+    restart done     nothing
+            failed   the node's next removal or restart is delayed; no cooldown starts
     shrink  done     the request is over; the target is what it was lowered to
     discard done     the target is lower by the number of deleted instances
     shrink, discard failed   not retried for a while, each time longer; the group's other operations do not wait
@@ -20,7 +24,8 @@ it cancelled itself. A repair that failed for a conflict waits, too: a rollout c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import msgspec
 
@@ -48,22 +53,9 @@ NO_UPDATE: MemoryUpdate = (None, None)
 def memory_updates(operation: Operation, outcome: Succeeded | Failed, options: Options, now: float) -> MemoryUpdate:
     """Return the patches to be written with the operation's end, by kind and outcome. They may be applied more than
     once, to any newer state of memory."""
-    kind = operation.spec.kind
     if isinstance(outcome, Succeeded):
-        if kind is OperationKind.SCALE_UP:
-            return _scaled_up(operation, options, now)
-        if kind is OperationKind.DELETE_NODES:
-            return _removed(operation, outcome, now)
-        return _repaired(operation), None
-    if kind is OperationKind.SCALE_UP:
-        return _not_scaled_up(outcome, options, now)
-    if outcome.error_class in OURS:
-        return NO_UPDATE
-    return (
-        _not_removed(operation, outcome, options, now)
-        if kind is OperationKind.DELETE_NODES
-        else (_not_repaired(outcome, options, now), None)
-    )
+        return _DONE[operation.spec.kind](operation, outcome, options, now)
+    return _FAILED[operation.spec.kind](operation, outcome, options, now)
 
 
 def replacement_update(
@@ -84,7 +76,7 @@ def replacement_update(
     return patch
 
 
-def _scaled_up(operation: Operation, options: Options, now: float) -> MemoryUpdate:
+def _scaled_up(operation: Operation, outcome: Succeeded, options: Options, now: float) -> MemoryUpdate:  # noqa: ARG001
     def group(memory: GroupMemory) -> GroupMemory:
         before = memory.request.increase if memory.request else 0
         increase = before + operation.spec.to_size - operation.spec.from_size
@@ -97,7 +89,7 @@ def _scaled_up(operation: Operation, options: Options, now: float) -> MemoryUpda
     return group, lambda memory: msgspec.structs.replace(memory, last_scale_up=max(memory.last_scale_up, now))
 
 
-def _not_scaled_up(failure: Failed, options: Options, now: float) -> MemoryUpdate:
+def _not_scaled_up(operation: Operation, failure: Failed, options: Options, now: float) -> MemoryUpdate:  # noqa: ARG001
     if failure.error_class in NOT_A_PROVIDER_FAILURE:
         return NO_UPDATE
 
@@ -109,7 +101,9 @@ def _not_scaled_up(failure: Failed, options: Options, now: float) -> MemoryUpdat
     return group, None
 
 
-def _removed(operation: Operation, outcome: Succeeded, now: float) -> MemoryUpdate:
+def _removed(operation: Operation, outcome: Succeeded, options: Options, now: float) -> MemoryUpdate:  # noqa: ARG001
+    if operation.spec.interrupted:
+        return _interrupted(operation, outcome), None
     count = int(outcome.facts.get("removed", len(operation.spec.targets)))
 
     def group(memory: GroupMemory) -> GroupMemory:
@@ -118,7 +112,14 @@ def _removed(operation: Operation, outcome: Succeeded, now: float) -> MemoryUpda
     return group, lambda memory: msgspec.structs.replace(memory, last_scale_down=max(memory.last_scale_down, now))
 
 
-def _not_removed(operation: Operation, failure: Failed, options: Options, now: float) -> MemoryUpdate:
+def _interrupted(operation: Operation, outcome: Succeeded) -> GroupPatch:
+    """Return the patch after a node that its vendor took back. Where the machine went by itself, the vendor says in the
+    next pass what its group's target is."""
+    count = 0 if "gone" in outcome.facts else int(outcome.facts.get("removed", len(operation.spec.targets)))
+    return lambda memory: msgspec.structs.replace(memory, target=max(0, memory.target - count))
+
+
+def _delay_next(operation: Operation, failure: Failed, options: Options, now: float) -> GroupPatch:
     """Return the patch that delays the node's next removal, longer after every failure, so that it is not the first in
     every pass and does not block all others."""
     why = failure.message[:_WHY]
@@ -128,7 +129,18 @@ def _not_removed(operation: Operation, failure: Failed, options: Options, now: f
         for target in operation.spec.targets:
             times = failed[target.node].times + 1 if target.node in failed else 1
             failed[target.node] = FailedRemoval(now + retry_delay(times, options), times, why)
-        return msgspec.structs.replace(memory, last_failure=now, failed_removals=failed)
+        return msgspec.structs.replace(memory, failed_removals=failed)
+
+    return group
+
+
+def _not_removed(operation: Operation, failure: Failed, options: Options, now: float) -> MemoryUpdate:
+    if failure.error_class in OURS or operation.spec.interrupted:
+        return NO_UPDATE
+    delay_next = _delay_next(operation, failure, options, now)
+
+    def group(memory: GroupMemory) -> GroupMemory:
+        return msgspec.structs.replace(delay_next(memory), last_failure=now)
 
     def cluster(memory: Memory) -> Memory:
         return msgspec.structs.replace(memory, last_scale_down_failure=max(memory.last_scale_down_failure, now))
@@ -136,20 +148,51 @@ def _not_removed(operation: Operation, failure: Failed, options: Options, now: f
     return group, cluster
 
 
-def _repaired(operation: Operation) -> GroupPatch:
+def _restarted(operation: Operation, outcome: Succeeded, options: Options, now: float) -> MemoryUpdate:  # noqa: ARG001
+    return NO_UPDATE
+
+
+def _not_restarted(operation: Operation, failure: Failed, options: Options, now: float) -> MemoryUpdate:
+    return NO_UPDATE if failure.error_class in OURS else (_delay_next(operation, failure, options, now), None)
+
+
+def _repaired(operation: Operation, outcome: Succeeded, options: Options, now: float) -> MemoryUpdate:  # noqa: ARG001
     def group(memory: GroupMemory) -> GroupMemory:
         memory = msgspec.structs.replace(memory, repair_failures=0, repair_after=0.0)
         if operation.spec.kind is OperationKind.DECREASE_TARGET:
             return msgspec.structs.replace(memory, request=None, target=operation.spec.to_size)
         return msgspec.structs.replace(memory, target=max(0, memory.target - len(operation.spec.targets)))
 
-    return group
+    return group, None
 
 
-def _not_repaired(failure: Failed, options: Options, now: float) -> GroupPatch:
+def _not_repaired(operation: Operation, failure: Failed, options: Options, now: float) -> MemoryUpdate:  # noqa: ARG001
+    if failure.error_class in OURS:
+        return NO_UPDATE
+
     def group(memory: GroupMemory) -> GroupMemory:
         failures = memory.repair_failures + 1
         after = now + max(retry_delay(failures, options), failure.retry_after)
         return msgspec.structs.replace(memory, repair_failures=failures, repair_after=after)
 
-    return group
+    return group, None
+
+
+_DONE: Mapping[OperationKind, Callable[[Operation, Succeeded, Options, float], MemoryUpdate]] = MappingProxyType(
+    {
+        OperationKind.SCALE_UP: _scaled_up,
+        OperationKind.DELETE_NODES: _removed,
+        OperationKind.DECREASE_TARGET: _repaired,
+        OperationKind.DELETE_INSTANCES: _repaired,
+        OperationKind.RESTART_NODE: _restarted,
+    }
+)
+_FAILED: Mapping[OperationKind, Callable[[Operation, Failed, Options, float], MemoryUpdate]] = MappingProxyType(
+    {
+        OperationKind.SCALE_UP: _not_scaled_up,
+        OperationKind.DELETE_NODES: _not_removed,
+        OperationKind.DECREASE_TARGET: _not_repaired,
+        OperationKind.DELETE_INSTANCES: _not_repaired,
+        OperationKind.RESTART_NODE: _not_restarted,
+    }
+)

@@ -33,7 +33,7 @@ from types import MappingProxyType
 from chalicelib.model.operation import Operation, OperationKind, OperationState
 from chalicelib.model.outcome import ABANDONED, Failed, InProgress
 from chalicelib.model.policy import Options
-from chalicelib.model.timeouts import operation_timeout
+from chalicelib.model.timeouts import interruption_deadline, operation_timeout
 from chalicelib.operations.steps.drain import time_of_further_groups
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.operations import CLOCKS
@@ -143,10 +143,15 @@ def _age(operation: Operation) -> tuple[float, str]:
 def deadline_of(operation: Operation, options: Options) -> float:
     """Return the instant after which no new work is started (epoch seconds): the deadline that the operation was
     planned with, or the default duration of its kind. Both include the time for one eviction group (model/timeouts.py).
-    A removal whose pods are evicted in several groups gets the time of the further groups in addition, so that the
-    deadline only stops operations that are stuck."""
-    planned = operation.spec.deadline or operation.spec.created_at + operation_timeout(operation.spec.kind, options)
-    return planned + time_of_further_groups(options) if operation.spec.kind is OperationKind.DELETE_NODES else planned
+    A drain whose pods are evicted in several groups gets the time of the further groups in addition, so that the
+    deadline only stops operations that are stuck. An interrupted removal evicts all pods at once, and ends by itself
+    after its vendor's deadline."""
+    spec = operation.spec
+    if spec.interrupted:
+        return spec.deadline or interruption_deadline(spec)
+    planned = spec.deadline or spec.created_at + operation_timeout(spec.kind, options)
+    drains = spec.kind in (OperationKind.DELETE_NODES, OperationKind.RESTART_NODE)
+    return planned + time_of_further_groups(options) if drains else planned
 
 
 def never_begun(operation: Operation) -> bool:

@@ -185,8 +185,8 @@ def _record_step(old_operation: Operation, new_operation: Operation, outcome: In
         after=outcome.after,
         note=outcome.note,
     )
-    why = ""  # nodes of a removal are given up in this step
-    if spec.kind is OperationKind.DELETE_NODES and outcome.step == "undo":
+    why = ""  # nodes of a removal or restart are given up in this step
+    if spec.kind in (OperationKind.DELETE_NODES, OperationKind.RESTART_NODE) and outcome.step == "undo":
         nodes = removal_progress.read(new_operation).nodes.values()
         why = "; ".join(sorted({node.kept for node in nodes if node.kept and not node.undone}))
     return record_step(OperationStep(old_operation, outcome, why), recorder)

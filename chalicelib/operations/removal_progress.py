@@ -15,7 +15,7 @@ from chalicelib.operations.waiting import PollBackoff
 
 KEY = "own.removal"
 """The key in the operation's data."""
-REQUESTED = frozenset({"delete", "poll"})
+REQUESTED = frozenset({"delete", "poll", "leave"})
 """Steps that may have sent a delete request to the vendor, even if the attempt left no other trace."""
 
 
@@ -26,7 +26,9 @@ class NodeProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     group: the priority of the pod group being evicted (steps/drain.py), None before the first; wait: how long its
     evictions have been requested, or, once all are granted, how long its pods have been waited for. asked: fingerprints
     of the pods whose eviction was granted, so that no pod is evicted or reported twice; daemons: fingerprints of the
-    DaemonSet pods that are evicted like others. blocked: the first refusal of this round."""
+    DaemonSet pods that are evicted like others; stuck: of evicted pods that a restart does not wait for any longer.
+    blocked: the first refusal of this round. restarting: since when the
+    vendor may have been asked to restart it, epoch seconds; boot, ready_since: what its Node said just before."""
 
     cordoned: bool = False
     daemons_asked: bool = False
@@ -35,11 +37,15 @@ class NodeProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     granted: bool = False
     wait: PollBackoff = PollBackoff()
     asked: tuple[int, ...] = ()
+    stuck: tuple[int, ...] = ()
     blocked: str = ""
     kept: str = ""
     cls: str = ""
     code: str = ""
     undone: bool = False
+    restarting: float = 0.0
+    boot: str = ""
+    ready_since: float = 0.0
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):

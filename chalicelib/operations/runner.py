@@ -45,8 +45,10 @@ from chalicelib.operations.ordering import blocked_by_other_operation, deadline_
 from chalicelib.operations.recording import record_operation
 from chalicelib.operations.sibling_removals import Siblings
 from chalicelib.operations.step_context import NOT_STARTED, OWN, OperationDefinition, StepContext
+from chalicelib.operations.steps.interrupted_removal import INTERRUPTED_REMOVAL
 from chalicelib.operations.steps.remove_nodes import DELETE_NODES
 from chalicelib.operations.steps.repairs import DECREASE_TARGET, DELETE_INSTANCES
+from chalicelib.operations.steps.restart_node import RESTART_NODE
 from chalicelib.operations.steps.scale_up import NOT_NEEDED, SCALE_UP
 from chalicelib.operations.waiting import outcome_of_error, reset_error_count
 from chalicelib.providers.errors import ProviderError
@@ -79,8 +81,14 @@ DEFINITIONS: Mapping[OperationKind, OperationDefinition] = MappingProxyType(
         OperationKind.DELETE_NODES: DELETE_NODES,
         OperationKind.DECREASE_TARGET: DECREASE_TARGET,
         OperationKind.DELETE_INSTANCES: DELETE_INSTANCES,
+        OperationKind.RESTART_NODE: RESTART_NODE,
     }
 )
+
+
+def definition_of(operation: Operation) -> OperationDefinition:
+    """Return the steps of an operation: those of its kind, and others where the vendor takes the node back."""
+    return INTERRUPTED_REMOVAL if operation.spec.interrupted else DEFINITIONS[operation.spec.kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +122,7 @@ def handle(body: bytes | str, runtime: Runtime, seconds: float = claims.LONGEST)
         searched = {"operation": spec.id, "cluster": spec.cluster, "group": spec.group, "kind": spec.kind.value}
         try:
             part = runtime.tracing.part(operation.status.step or "begin", **searched)
-            if authority.policy is not None and spec.kind is OperationKind.DELETE_NODES:
+            if authority.policy is not None and spec.kind is OperationKind.DELETE_NODES and not spec.interrupted:
                 siblings = Siblings(operation, executor, authority.policy.options, runtime)
             with part, executor.working(operation), time_limit(STEP, runtime.clock):
                 outcome = _instead_of_step(operation, authority, runtime) or run_step(
@@ -203,7 +211,7 @@ def _instead_of_step(operation: Operation, authority: _Authority, runtime: Runti
 
 def run_step(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Run the operation's next step. InProgress.after 0.0: the next step need not wait."""
-    definition = DEFINITIONS[operation.spec.kind]
+    definition = definition_of(operation)
     name, step = definition.step(operation.status.step)
     deadline = deadline_of(operation, context.options)
     if now >= deadline and never_begun(operation):
@@ -227,7 +235,7 @@ def run_step(operation: Operation, context: StepContext, now: float) -> Outcome:
 def give_up(operation: Operation, context: StepContext, now: float, error_class: str, why: str) -> Outcome:
     """Stop the operation for an external reason (policy deleted, mode changed) and roll back what can be rolled back. A
     request that the vendor has already received, and a rollback under way, are completed."""
-    definition = DEFINITIONS[operation.spec.kind]
+    definition = definition_of(operation)
     if operation.status.step in definition.irreversible_steps:
         return run_step(operation, context, now)
     return definition.rollback(operation, Failed(error_class, why))

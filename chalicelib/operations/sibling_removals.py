@@ -108,6 +108,7 @@ class Siblings:
             for other in self._rt.store.operations.list_open(spec.cluster)
             if (other.spec.provider, other.spec.group) == (spec.provider, spec.group)
             and other.spec.kind is OperationKind.DELETE_NODES
+            and not other.spec.interrupted  # its vendor may refuse it, and it does not wait for others
             and other.spec.id != spec.id
         ]
 

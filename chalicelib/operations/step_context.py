@@ -21,7 +21,9 @@ from chalicelib.providers.base import Provider
 
 class NodeState(msgspec.Struct, frozen=True, omit_defaults=True):
     """A Node as the removal steps see it. delays: its `delay-deletion.` annotations (docs/reference/drain.md "Deletion
-    delay"). operation: the one that tainted it, as noted on the node; empty where no operation of Outscaler did."""
+    delay"). operation: the one that tainted it, as noted on the node; empty where no operation of Outscaler did. ready:
+    whether its kubelet reports Ready; ready_since: last change of that condition, epoch seconds; boot: id of the
+    machine's present boot. 0.0, "": unknown."""
 
     name: str
     uid: str = ""
@@ -31,6 +33,9 @@ class NodeState(msgspec.Struct, frozen=True, omit_defaults=True):
     taints: tuple[Taint, ...] = ()
     delays: tuple[str, ...] = ()
     operation: str = ""
+    ready: bool = False
+    ready_since: float = 0.0
+    boot: str = ""
 
     def taint(self, key: str) -> Taint | None:
         """Return the first taint with that key, if any."""

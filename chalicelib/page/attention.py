@@ -19,7 +19,7 @@ from chalicelib.model.quantity import format_amount
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.page.cluster_data import ClusterDetails, ClusterSummary
-from chalicelib.reasons.text import lasting_first, sentence
+from chalicelib.reasons.text import disruption_words, lasting_first, sentence
 from chalicelib.record.consolidation_view import (
     ReplacementView,
     money,
@@ -253,11 +253,25 @@ _REMOVAL_STEPS = {
     "confirm": "waiting until the node is gone",
     "undo": "giving the node back",
 }
+_INTERRUPTED_STEPS = {
+    **{step: _REMOVAL_STEPS[step] for step in ("look", "taint", "evict", "delete", "poll")},
+    "leave": "waiting until its vendor takes it",
+    **{step: _REMOVAL_STEPS[step] for step in ("confirm", "undo")},
+}
+_RESTART_STEPS = {
+    **{step: _REMOVAL_STEPS[step] for step in ("look", "taint", "recheck", "evict", "gone")},
+    "restart": "asking for the restart",
+    "poll": "the machine restarts",
+    "ready": "waiting until the node is ready",
+    "return": "giving the node back",
+    "undo": _REMOVAL_STEPS["undo"],
+}
 _STEPS = {
     OperationKind.SCALE_UP: {"request": "asking for machines", "poll": "machines are being created"},
     OperationKind.DELETE_NODES: _REMOVAL_STEPS,
     OperationKind.DECREASE_TARGET: {"lower": "asking for a lower target", "poll": "waiting for the group"},
     OperationKind.DELETE_INSTANCES: {"delete": "asking for the deletion", "poll": "machines are being deleted"},
+    OperationKind.RESTART_NODE: _RESTART_STEPS,
 }
 
 
@@ -273,7 +287,7 @@ def under_way(details: ClusterDetails) -> list[OperationProgress]:
 
 def _replacement(details: ClusterDetails, view: ReplacementView) -> OperationProgress:
     text = replacement_action(view, details.names)
-    if view.saves > 0:
+    if view.saves > 0 and not view.purpose:
         text += f", saves {money(view.saves, details.overview.currency)} an hour"
     proposed = view.state == ReplacementState.PROPOSED.value
     done, of = (0, 0) if proposed else (view.done, view.of - 1)
@@ -292,7 +306,7 @@ def _replacement(details: ClusterDetails, view: ReplacementView) -> OperationPro
 
 def _progress(details: ClusterDetails, operation: Operation) -> OperationProgress:
     spec, status = operation.spec, operation.status
-    steps = _STEPS[spec.kind]
+    steps = _INTERRUPTED_STEPS if spec.interrupted else _STEPS[spec.kind]
     step = steps.get(status.step, "waiting for its turn" if not status.step else status.step)
     if spec.after and not status.step:
         step = "waiting for another operation"
@@ -310,7 +324,12 @@ def _progress(details: ClusterDetails, operation: Operation) -> OperationProgres
         case OperationKind.DELETE_NODES:
             moved = sum(len(target.evict) for target in spec.targets)
             text = f"{which} of {name} is removed" if len(nodes) == 1 else f"{which} of {name} are removed"
-            text += f" for {spec.reason}" if spec.reason else ""
+            text += f" {disruption_words(spec.reason)}" if spec.reason else ""
+            text += f", {counted(moved, 'pod')} to move" if moved else ""
+            done, of = list(steps).index(status.step) if status.step in steps else 0, len(steps) - 1
+        case OperationKind.RESTART_NODE:
+            moved = sum(len(target.evict) for target in spec.targets)
+            text = f"{which} of {name} is restarted {disruption_words(spec.reason)}".rstrip()
             text += f", {counted(moved, 'pod')} to move" if moved else ""
             done, of = list(steps).index(status.step) if status.step in steps else 0, len(steps) - 1
         case OperationKind.DECREASE_TARGET:

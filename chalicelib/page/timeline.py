@@ -69,6 +69,7 @@ _KINDS = {
     OperationKind.DELETE_NODES: ("removal", "down"),
     OperationKind.DECREASE_TARGET: ("repair", "down"),
     OperationKind.DELETE_INSTANCES: ("repair", "down"),
+    OperationKind.RESTART_NODE: ("repair", ""),
 }
 
 

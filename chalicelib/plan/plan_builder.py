@@ -30,11 +30,11 @@ from chalicelib.model.operation import (
     RemovalTarget,
     operation_id,
 )
-from chalicelib.model.plan import Plan, Removal, Repair, ScaleUp
+from chalicelib.model.plan import Plan, Removal, Repair, Restart, ScaleUp
 from chalicelib.model.pod import Pod
 from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
-from chalicelib.model.timeouts import LARGEST, PROVISION, operation_timeout
+from chalicelib.model.timeouts import LARGEST, PROVISION, STARTUP, interruption_deadline, operation_timeout
 from chalicelib.plan.demand.pending_pods import PendingPods
 from chalicelib.plan.disruption.consolidation.eligibility import protected_time
 from chalicelib.plan.disruption.disruption_budgets import unknown_pools
@@ -70,6 +70,7 @@ def build_plan(
     operations = [_growth(state, up, name, rows.get(up.replacement)) for up in scale_ups]
     operations += [_removal(state, removal, name, rows.get(removal.replacement)) for removal in disruption.removals]
     operations += [_repair(state, repair, name) for repair in repairs]
+    operations += [_restart(state, restart, name) for restart in disruption.restarts]
     candidates = Counter(state.group_of.get(node, "") for node in disruption.unneeded)
     return Plan(
         id=name,
@@ -115,10 +116,17 @@ def _growth(state: ClusterState, scale_up: ScaleUp, plan: str, replacement: Repl
     example = group.template.node if group.template is not None else next(iter(group.nodes), None)
     spec = _spec(state, scale_up.group, OperationKind.SCALE_UP, (scale_up.from_size, scale_up.to_size), (), plan)
     data = {LARGEST: str(scale_up.max), **({} if own is None else {PROVISION: str(own)})}
-    data |= {} if replacement is None else {REPLACES: ",".join(replacement.nodes[:MOST_NAMES])}
+    reason = ""
+    if replacement is not None:
+        data |= {REPLACES: ",".join(replacement.nodes[:MOST_NAMES])}
+        reason = "" if replacement.reason is DisruptionReason.CONSOLIDATION else replacement.reason.value
     return Operation(
         msgspec.structs.replace(
-            spec, pods=scale_up.pods[:MOST_PODS], replacement=scale_up.replacement, **_price(state, group, example)
+            spec,
+            pods=scale_up.pods[:MOST_PODS],
+            replacement=scale_up.replacement,
+            reason=reason,
+            **_price(state, group, example),
         ),
         OperationStatus(data=data, due_at=state.now, updated_at=state.now),
     )
@@ -127,12 +135,9 @@ def _growth(state: ClusterState, scale_up: ScaleUp, plan: str, replacement: Repl
 def _removal(state: ClusterState, removal: Removal, plan: str, replacement: Replacement | None) -> Operation:
     """Return one operation per node, so that a stuck drain does not block other removals."""
     group = state.groups[removal.group]
-    node = next(node for node in group.nodes if node.name == removal.node)
-    instance = next((i for i in group.group.instances if i.node == node.name or i.id == node.provider_id), None)
+    node, target = _target(group, removal.node, removal.evict)
     size, names = group.target - group.leaving, (removal.node,)
     spec = _spec(state, removal.group, OperationKind.DELETE_NODES, (size, size - 1), names, plan)
-    handle = instance.handle if instance else ""
-    target = RemovalTarget(node=removal.node, instance=node.provider_id, handle=handle, evict=removal.evict)
     data = {UID: node.uid} if node.uid else {}
     if replacement is not None:
         data[REPLACED_BY] = ",".join(replacement.new_nodes[:MOST_NAMES])
@@ -140,12 +145,35 @@ def _removal(state: ClusterState, removal: Removal, plan: str, replacement: Repl
     after = tuple(purchase.operation for purchase in replacement.purchases) if replacement is not None else ()
     reason = "" if removal.reason is DisruptionReason.UNNEEDED else removal.reason.value
     spec = msgspec.structs.replace(spec, after=after, reason=reason, replacement=removal.replacement)
-    if removal.reason is DisruptionReason.INTERRUPTED:
-        spec = msgspec.structs.replace(spec, leaves_at=removal.leaves_at)
+    if spec.interrupted:  # waits for nothing
+        spec = msgspec.structs.replace(spec, after=(), leaves_at=removal.leaves_at)
+        spec = msgspec.structs.replace(spec, deadline=interruption_deadline(spec))
     return Operation(
         msgspec.structs.replace(spec, targets=(target,), **_price(state, group, node)),
         OperationStatus(data=data, due_at=state.now, updated_at=state.now),
     )
+
+
+def _restart(state: ClusterState, restart: Restart, plan: str) -> Operation:
+    """Return the operation that restarts a node; it changes no size."""
+    group = state.groups[restart.group]
+    node, target = _target(group, restart.node, restart.evict)
+    spec = _spec(state, restart.group, OperationKind.RESTART_NODE, (0, 0), (restart.node,), plan)
+    own = group.group.options.max_node_startup_time
+    data = {UID: node.uid} if node.uid else {}
+    data |= {} if own is None else {STARTUP: str(own)}
+    return Operation(
+        msgspec.structs.replace(spec, targets=(target,), reason=DisruptionReason.REPAIR.value),
+        OperationStatus(data=data, due_at=state.now, updated_at=state.now),
+    )
+
+
+def _target(group: NodeGroupState, name: str, evict: tuple[str, ...]) -> tuple[Node, RemovalTarget]:
+    """Return a node of the group, and what identifies its machine for an executor and for the provider."""
+    node = next(node for node in group.nodes if node.name == name)
+    instance = next((i for i in group.group.instances if i.node == name or i.id == node.provider_id), None)
+    handle = instance.handle if instance else ""
+    return node, RemovalTarget(node=name, instance=node.provider_id, handle=handle, evict=evict)
 
 
 def _is_single(replacement: Replacement) -> bool:

@@ -51,7 +51,7 @@ _NOT_OURS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/m
 # new size needs a group without other changes.
 _CONFLICTS = {
     DISCARD: frozenset({OperationKind.SCALE_UP, OperationKind.DECREASE_TARGET, OperationKind.DELETE_INSTANCES}),
-    SHRINK: frozenset(OperationKind),
+    SHRINK: frozenset(OperationKind) - {OperationKind.RESTART_NODE},
 }
 
 

@@ -171,7 +171,7 @@ def without_nodes(
     operations = tuple(
         op
         for op in memory.operations
-        if op.spec.kind is not OperationKind.DELETE_NODES
+        if op.spec.kind not in (OperationKind.DELETE_NODES, OperationKind.RESTART_NODE)
         or not {target.node for target in op.spec.targets} <= set(removed)
     )
     csi_nodes = tuple(csi_node for csi_node in snapshot.storage.csi_nodes if csi_node.name not in removed)
@@ -270,7 +270,9 @@ def _with_request(memory: Memory, group: NodeGroup, increase: int, now: float, o
     request = ScaleUpRequest(increase, now, now + provision_time(group, options)) if increase > 0 else None
     before = memory.groups.get(group.id, GroupMemory())
     operations = tuple(
-        op for op in memory.operations if op.spec.group != group.id or op.spec.kind is OperationKind.DELETE_NODES
+        op
+        for op in memory.operations
+        if op.spec.group != group.id or op.spec.kind in (OperationKind.DELETE_NODES, OperationKind.RESTART_NODE)
     )
     groups = {**memory.groups, group.id: msgspec.structs.replace(before, request=request)}
     return msgspec.structs.replace(memory, operations=operations, groups=groups)

@@ -105,7 +105,7 @@ WEBHOOK = section(
     Field("secret", SECRET, "Secret that senders sign or authenticate with.", required=True),
     Field(
         "reasons",
-        listed(text("an Event's reason", r"[A-Za-z][A-Za-z0-9]{0,127}", "something like FailedScheduling")),
+        listed(text("an Event's reason", r"[A-Za-z][A-Za-z0-9:._-]{0,127}", "something like FailedScheduling")),
         "Event reasons that request a pass, instead of the built-in list.",
     ),
     Field(

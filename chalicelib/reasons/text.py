@@ -9,10 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from chalicelib.model.quantity import format_amount, format_duration
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 
 _Text = Callable[[Reason], str]
+_DISRUPTIONS = {
+    DisruptionReason.EXPIRED.value: "because of age",
+    DisruptionReason.DRIFTED.value: "because of drift",
+    DisruptionReason.REPAIR.value: "because of a fault",
+    DisruptionReason.INTERRUPTED.value: "because of an interruption",
+}
+
+
+def disruption_words(reason: str) -> str:
+    """Return why nodes go, as the end of a sentence: `because of age`; "" for nodes that are not needed. reason: a
+    DisruptionReason, or the word of another release."""
+    if reason in ("", DisruptionReason.UNNEEDED.value):
+        return ""
+    return _DISRUPTIONS.get(reason, f"for {reason}")
 
 
 def _p(reason: Reason, name: str, default: str = "") -> str:

@@ -14,8 +14,8 @@ import msgspec
 from chalicelib.model.memory import Memory, Replacement, ReplacementState
 from chalicelib.model.plan import ConsolidationReport, Move, NodeVerdict, Plan, PoolCost
 from chalicelib.model.policy import ConsolidationMode
-from chalicelib.model.reason import Reason
-from chalicelib.reasons.text import sentence
+from chalicelib.model.reason import DisruptionReason, Reason
+from chalicelib.reasons.text import disruption_words, sentence
 from chalicelib.record.views import Instant
 
 _NAMES: Mapping[str, str] = MappingProxyType({})
@@ -178,7 +178,7 @@ def reasons_by_node(plan: Plan | None) -> dict[str, Reason]:
 class ReplacementView(msgspec.Struct, frozen=True, rename="camel"):
     """A replacement. nodes: old ones that are left; gone: those that are not. buys: nodes by group; new_nodes: those of
     them that have registered. done: how many of its steps (bought, ready, each old node) are over, of how many.
-    why, until, failures: of a failed one, and its earlier failures."""
+    why, until, failures: of a failed one, and its earlier failures. reason: why its nodes go."""
 
     id: str
     state: str
@@ -197,6 +197,12 @@ class ReplacementView(msgspec.Struct, frozen=True, rename="camel"):
     operations: tuple[str, ...]
     done: int
     of: int
+    reason: str = DisruptionReason.CONSOLIDATION.value
+
+    @property
+    def purpose(self) -> str:
+        """Return why its nodes go, as the end of a sentence; "" where it is for its saving."""
+        return "" if self.reason == DisruptionReason.CONSOLIDATION.value else disruption_words(self.reason)
 
     @property
     def is_over(self) -> bool:
@@ -229,6 +235,7 @@ def replacement_view(replacement: Replacement) -> ReplacementView:
         tuple(name for name in operations if name),
         begun.get(replacement.state, 0) + len(replacement.gone),
         2 + len(replacement.nodes) + len(replacement.gone),
+        replacement.reason.value,
     )
 
 
@@ -250,4 +257,5 @@ def replacement_action(view: ReplacementView, names: Mapping[str, str] = _NAMES)
     """Return what a replacement does: `a is replaced by 1 of s`."""
     nodes = (*view.nodes, *view.gone)
     bought = ", ".join(f"{count} of {names.get(group, group)}" for group, count in sorted(view.buys.items()))
-    return f"{some(nodes)} {'is' if len(nodes) == 1 else 'are'} replaced by {bought}"
+    why = f" {view.purpose}" if view.purpose else ""
+    return f"{some(nodes)} {'is' if len(nodes) == 1 else 'are'} replaced by {bought}{why}"

@@ -69,6 +69,8 @@ def plan_entry(plan: Plan) -> JournalEntry:
         "repairs": len(plan.repairs),
         "gaps": len(plan.gaps),
     }
+    if plan.restarts:
+        facts["restarts"] = len(plan.restarts)
     rules = sorted({rule for up in plan.scale_ups for rule in up.rules})
     if rules:
         facts[RULES] = ",".join(rules)
@@ -185,6 +187,8 @@ def decision(plan: Plan) -> str:
         )
     if plan.consolidation is not None:
         parts.append(_consolidated(plan.consolidation))
+    if plan.restarts:
+        parts.append([(restart.node, restart.condition.partition("=")[0]) for restart in plan.restarts])
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:16]
 
 

@@ -13,6 +13,9 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.operation import MOST_PODS, OperationKind, OperationState
+from chalicelib.model.outcome import NOTICE_TAKEN_BACK
+from chalicelib.model.reason import DisruptionReason
+from chalicelib.reasons.text import disruption_words
 from chalicelib.record.consolidation_view import money
 from chalicelib.store.journal import UNREADABLE, JournalEntry
 
@@ -28,12 +31,13 @@ class PlanLine(msgspec.Struct, frozen=True, rename="camel"):
     unschedulable: int = 0
     unneeded: int = 0
     gaps: int = 0
+    restarts: int = 0
     rules: str = ""
 
     @property
     def changes_nothing(self) -> bool:
         """Return whether no node is added, removed or repaired: the reasons for that have changed, and no more."""
-        return not (self.scale_ups or self.removals or self.repairs)
+        return not (self.scale_ups or self.removals or self.repairs or self.restarts)
 
 
 class OperationLine(
@@ -43,7 +47,8 @@ class OperationLine(
 ):
     """An operation that is over. targets: nodes, or instances without one. pods: for which it was planned (MOST_PODS at
     most), or that a removal moves. kept: nodes of a removal that still exist, with the reason. reason: of a removal of
-    a needed node. replaces: old nodes of a purchase; replaced_by: new nodes of a removal. saves: per hour."""
+    a needed node. replaces: old nodes of a purchase; replaced_by: new nodes of a removal. saves: per hour. gone: nodes
+    that their vendor has taken before they were deleted."""
 
     kind: OperationKind
     state: OperationState
@@ -63,6 +68,7 @@ class OperationLine(
     replaced_by: str = ""
     saves: float = 0.0
     currency: str = ""
+    gone: str = ""
 
     @property
     def succeeded(self) -> bool:
@@ -218,6 +224,8 @@ ERRORS = {  # by the class of the error
     "NotFound": "the vendor does not know it",
     "DeadlineExceeded": "it took too long",
     "timeout": "nodes did not join in time",
+    NOTICE_TAKEN_BACK: "the notice was taken back",
+    "NodeNotReady": "the node did not come back",
 }
 _LONGEST = 200  # characters of a vendor's message
 _REQUEST = re.compile(r"^[A-Z]{3,7} \S{1,500}: HTTP \d{3}(?:: |$)")
@@ -278,7 +286,12 @@ def sentence(entry: JournalEntry, group_name: str = "") -> str:  # noqa: C901, P
 def _decided(plan: PlanLine) -> str:
     changes = [
         _count(number, noun)
-        for number, noun in ((plan.scale_ups, "scale-up"), (plan.removals, "removal"), (plan.repairs, "repair"))
+        for number, noun in (
+            (plan.scale_ups, "scale-up"),
+            (plan.removals, "removal"),
+            (plan.repairs, "repair"),
+            (plan.restarts, "restart"),
+        )
         if number
     ]
     rules = f" (rules {plan.rules.replace(',', ', ')})" if plan.rules else ""
@@ -307,6 +320,7 @@ def _ended(operation: OperationLine, group: str) -> str:
         OperationKind.DELETE_NODES: (listed or "nodes", "be removed", "removed", f" from {group}" if group else ""),
         OperationKind.DECREASE_TARGET: (f"the target of {group}", "be lowered", "lowered", size),
         OperationKind.DELETE_INSTANCES: (listed or "instances", "be discarded", "discarded", f" from {group}"),
+        OperationKind.RESTART_NODE: (listed or "a node", "be restarted", "restarted", f" in {group}" if group else ""),
     }[operation.kind]
     took, error = "" if operation.seconds is None else spoken(operation.seconds), ""
     rest += _purpose(operation)
@@ -327,10 +341,12 @@ def _ended(operation: OperationLine, group: str) -> str:
 
 
 def _purpose(operation: OperationLine) -> str:
-    """Return what a purchase replaces, or why a needed node goes that nothing replaces."""
-    if operation.replaces:
-        return f" to replace {operation.replaces.replace(',', ', ')}"
-    return f" for {operation.reason}" if operation.reason and not operation.replaced_by else ""
+    """Return what a purchase replaces, and why needed nodes go. That a replacement saves money says its saving."""
+    words = disruption_words(operation.reason)
+    if operation.reason == DisruptionReason.CONSOLIDATION and (operation.replaces or operation.replaced_by):
+        words = ""
+    replaced = f"to replace {operation.replaces.replace(',', ', ')}" if operation.replaces else ""
+    return "".join(f" {part}" for part in (replaced, words) if part)
 
 
 def _replaced(operation: OperationLine) -> str:
@@ -341,8 +357,9 @@ def _replaced(operation: OperationLine) -> str:
 
 
 def _pods(operation: OperationLine) -> str:
-    """Return for how many pods a group grew, or how many a removal moved; those of nodes that stay are not known."""
-    if not operation.pods or operation.kept:
+    """Return for how many pods a group grew, or how many a removal moved; those of nodes that stay, or that a vendor
+    has taken, are not known."""
+    if not operation.pods or operation.kept or operation.gone:
         return ""
     if operation.kind is not OperationKind.SCALE_UP:
         return f", {_count(operation.pods, 'pod')} moved"

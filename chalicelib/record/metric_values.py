@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from chalicelib.kube.errors import ClusterError
 from chalicelib.model.errors import BadInput
 from chalicelib.model.join_summary import join_summary
 from chalicelib.model.memory import JoinStatistics
 from chalicelib.model.operation import Operation, OperationKind
-from chalicelib.model.outcome import ABANDONED, Failed, Succeeded
+from chalicelib.model.outcome import ABANDONED, NOTICE_TAKEN_BACK, Failed, Succeeded
 from chalicelib.model.plan import GroupVerdict, Plan
 from chalicelib.model.policy import Options
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
@@ -25,6 +26,9 @@ from chalicelib.providers.errors import ProviderError
 from chalicelib.record.metrics import BUCKETS, COSTS, Values, key, parts
 from chalicelib.record.operation_events import OperationStep, kept
 from chalicelib.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from chalicelib.plan.state.cluster_state import ClusterState
 
 OF_PROVIDERS = frozenset(kind.__name__ for kind in ProviderError.__subclasses__())
 OF_CLUSTERS = frozenset(f"Cluster{kind.__name__}" for kind in ClusterError.__subclasses__()) | {"ClusterError"}
@@ -70,9 +74,12 @@ def end_counts(
     """Return the increments for an operation that is over. unready: nodes that were not ready when their removal was
     planned.
 
-    An operation that Outscaler cancelled itself is not a failure and counts nothing.
+    An operation that Outscaler cancelled itself is not a failure and counts nothing, nor does the evacuation of a node
+    that its vendor has not taken. A node that its vendor has taken is not scaled down.
     """
     spec = operation.spec
+    if spec.kind is OperationKind.RESTART_NODE:
+        return _restart_counts(operation, outcome)
     if isinstance(outcome, Failed):
         return _failure_counts(operation, outcome)
     if spec.kind is OperationKind.SCALE_UP:
@@ -82,7 +89,9 @@ def end_counts(
     counts: dict[str, float] = {}
     chosen = key("disrupted_nodes_total", reason=_disruption(spec.reason))
     for target in spec.targets if spec.kind is OperationKind.DELETE_NODES else ():
-        if not kept(outcome, target.node):
+        if spec.interrupted:
+            counts[chosen] = counts.get(chosen, 0.0) + 1.0
+        elif not kept(outcome, target.node):
             # docs/reference/reporting.md "Removal labels"
             reason = "unready" if target.node in unready else "underutilized" if target.evict else "empty"
             series = key("scaled_down_nodes_total", reason=reason)
@@ -98,8 +107,15 @@ def _disruption(reason: str) -> str:
     return reason if reason in set(DisruptionReason) else "Other"
 
 
+def _restart_counts(operation: Operation, outcome: Succeeded | Failed) -> dict[str, float]:
+    failures = _failure_counts(operation, outcome) if isinstance(outcome, Failed) else {}
+    if isinstance(outcome, Failed) and not failures:
+        return {}
+    return {key("node_restarts_total", result="failed" if failures else "succeeded"): 1.0} | failures
+
+
 def _failure_counts(operation: Operation, outcome: Failed) -> dict[str, float]:
-    if outcome.error_class == ABANDONED:
+    if outcome.error_class in (ABANDONED, NOTICE_TAKEN_BACK):
         return {}
     counts = {key("failed_operations_total", kind=operation.spec.kind.value): 1.0}
     if operation.spec.kind is OperationKind.SCALE_UP:
@@ -161,6 +177,21 @@ def pass_gauges(
         for group in plan.groups:
             gauges |= _group_gauges(group) | _join_gauges(group.group, joins.get(group.group), plan.at)
     return gauges
+
+
+def lifecycle_gauges(plan: Plan, state: ClusterState) -> dict[str, float]:
+    """Return how many nodes leave soon, are too old, outdated or sick, as far as the policy asks for any of it."""
+    if state.policy.spot is None and state.policy.node_lifecycle is None:
+        return {}
+    due = Counter(verdict.why for verdict in plan.lifecycle)
+    counts = {
+        "atRisk": len(state.at_risk),
+        "expired": due[DisruptionReason.EXPIRED],
+        "drifted": due[DisruptionReason.DRIFTED],
+        "sick": due[DisruptionReason.REPAIR],
+        "restarting": len(state.restarting),
+    }
+    return {key("lifecycle_nodes_count", state=name): float(count) for name, count in counts.items()}
 
 
 def _moves(plan: Plan) -> dict[str, float]:

@@ -101,6 +101,12 @@ METRICS: tuple[Metric, ...] = (
         prefix=OWN_PREFIX,
     ),
     Metric("replacements_total", COUNTER, "Replacements, by how far they came.", ("result",), prefix=OWN_PREFIX),
+    Metric(
+        "node_restarts_total", COUNTER, "Restarts of sick nodes, by what came of them.", ("result",), prefix=OWN_PREFIX
+    ),
+    Metric(
+        "lifecycle_nodes_count", GAUGE, "Nodes that leave soon, or should be replaced.", ("state",), prefix=OWN_PREFIX
+    ),
     Metric("consolidation_moves_count", GAUGE, "Moves that the last pass wants.", ("state",), prefix=OWN_PREFIX),
     Metric("brake", GAUGE, "1 while the circuit breaker stops removals.", prefix=OWN_PREFIX),
     Metric("paused", GAUGE, "1 while an operator has paused the cluster, or a part of it.", prefix=OWN_PREFIX),

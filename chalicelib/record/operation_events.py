@@ -57,8 +57,9 @@ class OperationStep(msgspec.Struct, frozen=True):
 
     @property
     def sets_taint(self) -> bool:
-        """Return whether it was the step of a removal that marks the nodes."""
-        return self.before.spec.kind is OperationKind.DELETE_NODES and self.before.status.step == "taint"
+        """Return whether it was the step of a removal or a restart that marks the nodes."""
+        kinds = (OperationKind.DELETE_NODES, OperationKind.RESTART_NODE)
+        return self.before.spec.kind in kinds and self.before.status.step == "taint"
 
 
 def events_of_end(ending: OperationEnd) -> list[Event]:
@@ -86,6 +87,13 @@ def triggered(group: str, old: int, new: int, largest: int | None) -> str:
 def kept(outcome: Succeeded | Failed, node: str) -> str:
     """Return why this node of a removal still exists, empty if it does not."""
     return outcome.message if isinstance(outcome, Failed) else str(outcome.facts.get(f"kept {node}", ""))
+
+
+def reason_of(spec: OperationSpec) -> str:
+    """Return the reason of events about a drain: upstream's, but for what upstream does not do."""
+    if spec.kind is OperationKind.RESTART_NODE:
+        return "NodeRestart"
+    return "NodeInterruption" if spec.interrupted else "ScaleDown"
 
 
 # -- ends of operations
@@ -120,7 +128,10 @@ def _removal_done(fact: str, end: OperationEnd) -> list[Event]:
     for target in end.spec.targets:
         if kept(end.outcome, target.node):
             continue
-        if target.evict:
+        if end.spec.interrupted:
+            message = f"Node {target.node} is gone: its vendor has taken it back"
+            events += end.status_event(f"{fact}, interrupted", "NodeInterruption", message)
+        elif target.evict:
             message = f"Scale-down: node {target.node} removed with drain"
             events += end.status_event(f"{fact}, drained", "ScaleDown", message)
         else:
@@ -134,13 +145,25 @@ def _node_result(fact: str, end: OperationEnd) -> list[Event]:
     events = []
     for target in end.spec.targets:
         why = kept(end.outcome, target.node)
-        if why:
+        if end.spec.interrupted:
+            message = f"the node stays: {why}" if why else "the vendor has taken the node back"
+            events.append(about_node(f"{fact}: kept" if why else fact, target.node, "NodeInterruption", message))
+        elif why:
             failed = "failed to drain and delete node" if target.evict else "failed to delete empty node"
             message = f"{failed}: {why}"
             events.append(about_node(f"{fact}: kept", target.node, "ScaleDownFailed", message, type_=WARNING))
         else:
             events.append(about_node(fact, target.node, "ScaleDown", "nodes removed by cluster autoscaler"))
     return events
+
+
+def _restarted(fact: str, end: OperationEnd) -> list[Event]:
+    return [about_node(fact, target.node, "NodeRestart", "the node was restarted") for target in end.spec.targets]
+
+
+def _not_restarted(fact: str, end: OperationEnd) -> list[Event]:
+    message = f"failed to restart the node: {end.error}"
+    return [about_node(fact, target.node, "NodeRestartFailed", message, type_=WARNING) for target in end.spec.targets]
 
 
 def _target_not_lowered(fact: str, end: OperationEnd) -> list[Event]:
@@ -173,6 +196,8 @@ ENDS: tuple[tuple[str, OperationKind, type[Succeeded] | type[Failed], _EndEvents
     ("removal done", OperationKind.DELETE_NODES, Succeeded, _removal_done),
     ("node removed", OperationKind.DELETE_NODES, Succeeded, _node_result),
     ("node removed", OperationKind.DELETE_NODES, Failed, _node_result),
+    ("node restarted", OperationKind.RESTART_NODE, Succeeded, _restarted),
+    ("node not restarted", OperationKind.RESTART_NODE, Failed, _not_restarted),
     ("target not lowered", OperationKind.DECREASE_TARGET, Failed, _target_not_lowered),
     ("instance discarded", OperationKind.DELETE_INSTANCES, Succeeded, _discarded),
     ("instance not discarded", OperationKind.DELETE_INSTANCES, Failed, _not_discarded),
@@ -185,10 +210,11 @@ ENDS: tuple[tuple[str, OperationKind, type[Succeeded] | type[Failed], _EndEvents
 
 
 def _marked(fact: str, step: OperationStep) -> list[Event]:
-    if not step.sets_taint or step.outcome.step != "recheck":
+    spec = step.before.spec
+    if not step.sets_taint or step.outcome.step != ("evict" if spec.interrupted else "recheck"):
         return []
     message = "marked the node as toBeDeleted/unschedulable"
-    return [about_node(fact, target.node, "ScaleDown", message) for target in step.before.spec.targets]
+    return [about_node(fact, target.node, reason_of(spec), message) for target in spec.targets]
 
 
 def _not_marked(fact: str, step: OperationStep) -> list[Event]:
@@ -200,7 +226,12 @@ def _not_marked(fact: str, step: OperationStep) -> list[Event]:
 
 
 def _evicted(fact: str, step: OperationStep) -> list[Event]:
-    return about_pods(fact, step.outcome.evicted, "ScaleDown", "deleting pod for node scale down")
+    spec = step.before.spec
+    message = {
+        "NodeRestart": "evicting pod, because its node will be restarted",
+        "NodeInterruption": "evicting pod, because the vendor takes its node back",
+    }.get(reason_of(spec), "deleting pod for node scale down")
+    return about_pods(fact, step.outcome.evicted, reason_of(spec), message)
 
 
 def _not_evicted(fact: str, step: OperationStep) -> list[Event]:

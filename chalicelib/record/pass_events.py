@@ -14,17 +14,18 @@ import msgspec
 
 from chalicelib.model.memory import ReplacementState
 from chalicelib.model.node import TO_BE_DELETED
-from chalicelib.model.operation import OperationKind
+from chalicelib.model.operation import REPLACES, OperationKind
 from chalicelib.model.plan import Plan, Repair, RuleVerdict, TaintUpdate, UnschedulablePods
 from chalicelib.model.policy import Options
 from chalicelib.model.quantity import format_duration
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.timeouts import leaving_time
 from chalicelib.model.timestamps import format_time
 from chalicelib.policy.horizontal_node_autoscaler import GROUP, KIND, VERSION
 from chalicelib.policy.priority_configmap import CONFIG_MAP
-from chalicelib.reasons.text import sentence, text
+from chalicelib.reasons.text import disruption_words, sentence, text
 from chalicelib.record.consolidation_view import action, some, worth
 from chalicelib.record.events import NORMAL, PODS_TOLD, WARNING, Event, about_node, about_pods, about_status, sizes
 
@@ -95,7 +96,13 @@ def _removal_begins(fact: str, facts: PassFacts, *, occupied: bool) -> list[Even
         if operation.spec.kind is OperationKind.DELETE_NODES
         for target in operation.spec.targets
     }
-    removals = [removal for removal in facts.plan.removals if removal.node in nodes and bool(removal.evict) is occupied]
+    removals = [
+        removal
+        for removal in facts.plan.removals
+        if removal.node in nodes
+        and bool(removal.evict) is occupied
+        and removal.reason is not DisruptionReason.INTERRUPTED
+    ]
     removals, events = removals[:PODS_TOLD], list[Event]()
     used = _utilization(facts.snapshot, {removal.node for removal in removals}) if occupied and removals else {}
     for removal in removals:
@@ -111,6 +118,52 @@ def _removal_begins(fact: str, facts: PassFacts, *, occupied: bool) -> list[Even
             reason, message = "ScaleDownEmpty", f'Scale-down: removing empty node "{removal.node}"'
         events += about_status(fact, facts.options, reason, message)
     return events
+
+
+def _interruption_begins(fact: str, facts: PassFacts) -> list[Event]:
+    """Report the end that a vendor has announced, on each node whose evacuation was saved."""
+    return [
+        about_node(
+            fact,
+            target.node,
+            "NodeInterruption",
+            f"the vendor takes the node back at {format_time(leaving_time(operation.spec))}; its pods are evicted",
+            type_=WARNING,
+        )
+        for operation in facts.plan.operations
+        if operation.spec.interrupted
+        for target in operation.spec.targets
+    ]
+
+
+def _restart_begins(fact: str, facts: PassFacts) -> list[Event]:
+    restarted = {
+        target.node
+        for operation in facts.plan.operations
+        if operation.spec.kind is OperationKind.RESTART_NODE
+        for target in operation.spec.targets
+    }
+    return [
+        about_node(fact, restart.node, "NodeRestart", f"restarting the node, because it is sick: {restart.condition}")
+        for restart in facts.plan.restarts
+        if restart.node in restarted
+    ]
+
+
+def _lifecycle_replacement_begins(fact: str, facts: PassFacts) -> list[Event]:
+    """Report the start of each replacement that is not for its saving, on the nodes that will go."""
+    return [
+        about_node(
+            fact,
+            node,
+            "NodeReplacement",
+            f"Replace {node} by a node of {operation.spec.group} {disruption_words(operation.spec.reason)}",
+        )
+        for operation in facts.plan.operations
+        if operation.spec.kind is OperationKind.SCALE_UP and operation.spec.reason
+        for node in operation.status.data.get(REPLACES, "").split(",")
+        if node
+    ]
 
 
 def _replacement_begins(fact: str, facts: PassFacts) -> list[Event]:
@@ -388,7 +441,10 @@ FACTS: tuple[tuple[str, Callable[[str, PassFacts], list[Event]]], ...] = (
     ("scale-up begins", _scale_up_begins),
     ("removal begins, empty", lambda fact, facts: _removal_begins(fact, facts, occupied=False)),
     ("removal begins, drained", lambda fact, facts: _removal_begins(fact, facts, occupied=True)),
+    ("interruption begins", _interruption_begins),
+    ("restart begins", _restart_begins),
     ("replacement begins", _replacement_begins),
+    ("replacement begins, not for savings", _lifecycle_replacement_begins),
     ("replacement failed", _replacement_failed),
     ("replacement done", _replacement_done),
     (

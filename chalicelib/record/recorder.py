@@ -20,7 +20,6 @@ from chalicelib.kube.objects import ConfigMap, get_pod, post_event
 from chalicelib.model.bill import ClusterBill
 from chalicelib.model.errors import published_name
 from chalicelib.model.gauge_ring import EVERY, GaugePoint
-from chalicelib.model.memory import JoinStatistics
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.overview import ClusterOverview
@@ -110,9 +109,7 @@ def record_plan(
     except StoreError as error:
         trouble.append(f"journal: {published_name(error)}: {error}")
     old_carry_over, bill = _billed(plan, state, recorder, old_carry_over, trouble)
-    groups = state.memory.groups if state is not None else {}
-    joins = {name: memory.joins for name, memory in groups.items() if memory.joins is not None}
-    measured = _measured(plan, snapshot, recorder, old_carry_over, seconds, joins)
+    measured = _measured(plan, snapshot, recorder, old_carry_over, seconds, state)
     carry_over = msgspec.structs.replace(measured, decided=decided)
     if recorder.ring is not None and state is not None and _is_ring_due(plan, carry_over):
         try:
@@ -206,11 +203,14 @@ def _measured(
     recorder: Recorder,
     old_carry_over: CarryOver,
     seconds: Mapping[str, float],
-    joins: Mapping[str, JoinStatistics],
+    state: ClusterState | None,
 ) -> CarryOver:
     """Write the metrics of a pass; return them with the nodes that it removes although they are not ready, for the
-    executor, which only sees their removal. joins: what groups have taught."""
+    executor, which only sees their removal."""
+    groups = state.memory.groups if state is not None else {}
+    joins = {name: memory.joins for name, memory in groups.items() if memory.joins is not None}
     gauges = metric_values.pass_gauges(plan, recorder.options, old_carry_over.gauges, joins)
+    gauges |= metric_values.lifecycle_gauges(plan, state) if state is not None else {}
     counts = metric_values.pass_counts(plan)
     recorder.emit_metrics(plan.cluster, gauges | counts | _durations(seconds), plan.at, {"plan": plan.id})
     leaving = {

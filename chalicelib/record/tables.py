@@ -368,7 +368,9 @@ def _steady(group: _GroupFacts, context: _RowContext) -> GroupStatus:
         line = operation_of(entry) if context.now - entry.at < RECENT else None
         if line is not None and not line.succeeded and line.error_class:
             words = failure_words(line.error_class, line.message, group.overview.zone)
-            verb = "grow" if line.kind is OperationKind.SCALE_UP else "shrink"
+            verb = {OperationKind.SCALE_UP: "grow", OperationKind.RESTART_NODE: "restart a node"}.get(
+                line.kind, "shrink"
+            )
             return GroupStatus("steady", Tone.OK, f"could not {verb}: {words}", Instant(entry.at))
         if line is not None:
             break

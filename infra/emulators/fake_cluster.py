@@ -46,7 +46,15 @@ class InMemoryCluster:
 
     def add_node(self, name: str, instance: str = "", *, cordoned: bool = False, delays: Iterable[str] = ()) -> None:
         provider_id = instance or f"memory://{name}"
-        self.nodes[name] = NodeState(name, f"uid-{name}", provider_id, cordoned, delays=tuple(delays))
+        self.nodes[name] = NodeState(
+            name, f"uid-{name}", provider_id, cordoned, delays=tuple(delays), ready=True, boot=f"boot of {name}"
+        )
+
+    def reboot_node(self, name: str, boot: str = "next boot") -> None:
+        """Let the node's machine start again: it is Ready, and its stuck pods are gone."""
+        change = {"ready": True, "ready_since": self._clock(), "boot": boot}
+        self.nodes[name] = msgspec.structs.replace(self.nodes[name], **change)
+        self.stuck -= {pod.key for pod in self._pods.values() if pod.node == name}
 
     def add_pod(self, key: str, node: str, **fields: object) -> PodState:
         """Add a running pod `namespace/name`; fields of PodState override."""

@@ -54,12 +54,19 @@ class FakeFault:
 
 
 class InMemoryProvider:
-    """purchases, deleted: logs of changes. polls: number of InProgress responses before a change has Succeeded."""
+    """purchases, deleted, restarted: logs of changes. polls: number of InProgress responses before a change has
+    Succeeded. on_restart: called for a machine that starts again, when the last poll has succeeded."""
 
     def __init__(
-        self, name: str = "clusterapi", *, polls: int = 0, on_delete: Callable[[Instance], None] | None = None
+        self,
+        name: str = "clusterapi",
+        *,
+        polls: int = 0,
+        on_delete: Callable[[Instance], None] | None = None,
+        on_restart: Callable[[Instance], None] | None = None,
     ) -> None:
-        self._name, self.polls, self.on_delete = name, polls, on_delete
+        self._name, self.polls, self.on_delete, self.on_restart = name, polls, on_delete, on_restart
+        self.restarted: list[str] = []
         self.claim = ""  # identity of all its groups, as in NodeGroup.claim
         self.pools: dict[str, FakePool] = {}
         self.purchases: list[Purchase] = []
@@ -123,6 +130,7 @@ class InMemoryProvider:
                         template=pool.template,
                         options=pool.options,
                         claim=self.claim,
+                        restarts=True,
                     )
                     for pool in self.pools.values()
                 )
@@ -176,6 +184,21 @@ class InMemoryProvider:
         arrive has no effect."""
         pool = self.pools.get(operation.spec.group)
         return pool is None or any((target.handle or target.node) in pool.machines for target in operation.spec.targets)
+
+    def restart(self, operation: Operation) -> Outcome:
+        with _Call(self, "restart"):
+            pool = self.pools.get(operation.spec.group)
+            handle = operation.spec.targets[0].handle or operation.spec.targets[0].node
+            if pool is None or handle not in pool.machines:
+                return Failed("NotFound", f"no machine {handle} in group {operation.spec.group}")
+            left = operation.status.data.get("polls")
+            if left is None:
+                self.restarted.append(handle)
+            if int(left or self.polls + 1) > 1:
+                return InProgress(5.0, "working", {"polls": str(int(left or self.polls + 1) - 1)})
+            if self.on_restart:
+                self.on_restart(pool.machines[handle])
+            return Succeeded()
 
     def decrease_target(self, operation: Operation) -> Outcome:
         with _Call(self, "decrease_target"):

@@ -186,7 +186,14 @@ ROWS: tuple[tuple[str, tuple[GrafanaPanel, ...]], ...] = (
                 (
                     ("sum by (result) (increase(outscaler_replacements_total{}[1h]))", "replacement: {{result}}"),
                     ("sum by (reason) (increase(outscaler_disrupted_nodes_total{}[1h]))", "removed: {{reason}}"),
+                    ("sum by (result) (increase(outscaler_node_restarts_total{}[1h]))", "restart: {{result}}"),
                 ),
+            ),
+            GrafanaPanel(
+                "Nodes that leave soon, or should be replaced",
+                (("sum by (state) (outscaler_lifecycle_nodes_count{})", "{{state}}"),),
+                stacked=True,
+                help="Needs spot or nodeLifecycle in the policy.",
             ),
         ),
     ),

@@ -245,7 +245,7 @@ CHANGES: Mapping[str, tuple[str, str]] = {
     "OutscalerRemovalsStuck": ('cluster_autoscaler_pending_node_deletions{cluster="shop"}', "1x120"),
     "OutscalerBrake": ('outscaler_brake{cluster="shop"}', "1x120"),
 }
-#: Series of clusters with prices, and of those that are consolidated.
+#: Series of clusters with prices, and of those whose nodes are consolidated, taken back, replaced or restarted.
 WITH_PRICES = {
     "outscaler_cost_per_hour",
     "outscaler_node_group_cost_per_hour",
@@ -253,6 +253,8 @@ WITH_PRICES = {
     "outscaler_consolidation_moves_count",
     "outscaler_replacements_total",
     "outscaler_disrupted_nodes_total",
+    "outscaler_node_restarts_total",
+    "outscaler_lifecycle_nodes_count",
 }
 
 

@@ -17,6 +17,7 @@ from tests.functional.app_client import AppClient, sample
         ("core-v1-event-list", 3, 2),
         ("events-k8s-io-event-list", 1, 1),
         ("audit-event-list", 8, 4),
+        ("eventbridge-spot-interruption", 1, 1),
     ],
 )
 def test_sample_event_body_is_parsed(desk: AppClient, name: str, accepted: int, matched: int) -> None:

@@ -25,6 +25,7 @@ from chalicelib.command.store_access import add_table_argument, check_group, ope
 from chalicelib.command.stored_rows import StoredCluster
 from chalicelib.model.operation import MOST_PODS, Operation, OperationKind, OperationState
 from chalicelib.model.quantity import format_duration
+from chalicelib.reasons.text import disruption_words
 from chalicelib.record.journal_lines import PlanLine, line_of, operation_of, sentence
 from chalicelib.record.tables import short_name
 from chalicelib.record.views import instant
@@ -142,14 +143,17 @@ def journal_line(entry: JournalEntry, names: Mapping[str, str]) -> Line:
 def open_line(operation: Operation, names: Mapping[str, str], now: float) -> Line:
     """Return the line of an operation that is under way."""
     spec, name = operation.spec, _name(operation.spec.group, names)
-    targets = plural(len(spec.targets), "node" if spec.kind is OperationKind.DELETE_NODES else "machine")
+    of_nodes = (OperationKind.DELETE_NODES, OperationKind.RESTART_NODE)
+    targets = plural(len(spec.targets), "node" if spec.kind in of_nodes else "machine")
+    why = f" {words}" if (words := disruption_words(spec.reason)) else ""
     more = " or more" if len(spec.pods) >= MOST_PODS else ""
     pods = f" for {len(spec.pods)}{more} pod{'' if len(spec.pods) == 1 else 's'}" if spec.pods else ""
     text = {
         OperationKind.SCALE_UP: f"{name} grows from {spec.from_size} to {spec.to_size}{pods}",
-        OperationKind.DELETE_NODES: f"{targets} of {name} leave{'s' if len(spec.targets) == 1 else ''}",
+        OperationKind.DELETE_NODES: f"{targets} of {name} leave{'s' if len(spec.targets) == 1 else ''}{why}",
         OperationKind.DECREASE_TARGET: f"the target of {name} is lowered from {spec.from_size} to {spec.to_size}",
         OperationKind.DELETE_INSTANCES: f"{targets} of {name} {'is' if len(spec.targets) == 1 else 'are'} discarded",
+        OperationKind.RESTART_NODE: f"{targets} of {name} {'is' if len(spec.targets) == 1 else 'are'} restarted{why}",
     }[spec.kind]
     lasts = format_duration(max(0, round(now - spec.created_at)))
     return Line(spec.created_at, text, Styled(f"under way, {lasts}", "green"))

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import msgspec
 
 from chalicelib.kube.errors import ClusterError, Unauthorized
-from chalicelib.model.operation import Operation, RemovalTarget
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import InProgress
 from chalicelib.model.policy import Options
 from chalicelib.model.timeouts import TERMINATION_SLACK
@@ -82,7 +82,7 @@ def must_go(pod: PodState, node: NodeProgress, options: Options, now: float) -> 
     if pod.daemonset and fingerprint(pod) not in node.daemons:
         return False
     if fingerprint(pod) in node.asked:
-        return pod.phase not in FINISHED
+        return pod.phase not in FINISHED and fingerprint(pod) not in node.stuck
     return not needs_no_wait(pod, options, now)
 
 
@@ -116,13 +116,13 @@ def evict(operation: Operation, context: StepContext, now: float) -> InProgress:
         if count == EVICTIONS_PER_STEP:
             outcome = stay_in_step(operation, progress, "evict", 0.0)
             break
-        eviction = _request_eviction(pod, context)
+        eviction = request_eviction(pod, context, grace_of(pod, context.options))
         context.checkpoint("evict:called")
         if eviction.accepted:
             granted += [] if eviction.gone else [pod.key]
         else:
             refused.append(pod.key)
-        progress = _with_eviction(progress, name, pod, eviction)
+        progress = with_eviction(progress, name, pod, eviction)
     outcome = outcome or _end_of_round(operation, progress, context, now)
     return msgspec.structs.replace(outcome, evicted=tuple(granted), refused=tuple(refused))
 
@@ -190,18 +190,18 @@ def _is_in_turn(pod: PodState, node: NodeProgress, options: Options, now: float)
     return must_go(pod, node, options, now) and node.group is not None and priority <= node.group
 
 
-def _request_eviction(pod: PodState, context: StepContext) -> Eviction:
-    """Request one eviction. An API error about one pod counts as a refusal of that pod (upstream also retries any
-    error); only refused credentials affect all pods."""
+def request_eviction(pod: PodState, context: StepContext, grace: float) -> Eviction:
+    """Request one eviction; grace: seconds. An API error about one pod counts as a refusal of that pod (upstream also
+    retries any error); only refused credentials affect all pods."""
     try:
-        return context.cluster.evict(pod, grace_of(pod, context.options))
+        return context.cluster.evict(pod, grace)
     except Unauthorized:
         raise
     except ClusterError as error:
         return Eviction(accepted=False, why_not=str(error), retry_after=error.retry_after)
 
 
-def _with_eviction(progress: Progress, name: str, pod: PodState, eviction: Eviction) -> Progress:
+def with_eviction(progress: Progress, name: str, pod: PodState, eviction: Eviction) -> Progress:
     """Return the progress with the answer to one request."""
     node, progress = progress.nodes[name], msgspec.structs.replace(progress, cursor=f"{name}/{pod.key}")
     if eviction.accepted:
@@ -250,8 +250,10 @@ def _blocking_rule(name: str, context: StepContext) -> str:
 def wait_for_pods(operation: Operation, context: StepContext, now: float) -> InProgress:
     """Wait for the evicted pods, at most their group's grace period and 30 s: a pod still present after that keeps the
     node (docs/reference/drain.md "Waiting for pods"). A pod that was bound in spite of taint and cordon keeps it,
-    too."""
+    too. A restart does not wait longer for a pod that was granted its eviction: a kubelet that is dead ends no pod, and
+    the restart is meant to end that."""
     progress, options = read(operation), context.options
+    restarts = operation.spec.kind is OperationKind.RESTART_NODE
     targets = {target.node: target for target in operation.spec.targets}
     pauses: dict[str, float] = {}  # nodes whose pods are waited for -> seconds until the next look
     next_group = False
@@ -265,6 +267,9 @@ def wait_for_pods(operation: Operation, context: StepContext, now: float) -> InP
         )
         if stranger is not None:  # a pod with a planned name counts if it is not the evicted pod
             progress = progress.give_up(name, "NodeNotEmpty", f"pod {stranger.key} was bound to it during the drain")
+        elif current and node.wait.elapsed(now) >= limit and restarts:
+            progress = progress.change(name, stuck=(*node.stuck, *map(fingerprint, current)))
+            next_group = next_group or len(remaining) > len(current)
         elif current and node.wait.elapsed(now) >= limit:
             why = f"pod {current[0].key} was evicted and has not gone in time"
             progress = progress.give_up(name, "PodNotGone", why)
@@ -275,7 +280,7 @@ def wait_for_pods(operation: Operation, context: StepContext, now: float) -> InP
     pause = 0.0 if next_group else min(pauses.values(), default=0.0)
     for name in pauses:
         progress = progress.change(name, wait=progress.nodes[name].wait.next(now, pause))
-    step = "evict" if next_group else "gone" if pauses else "delay"
+    step = "evict" if next_group else "gone" if pauses else "restart" if restarts else "delay"
     return next_step(operation, progress, step, pause)
 
 

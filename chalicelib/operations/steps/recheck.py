@@ -35,7 +35,7 @@ def recheck(operation: Operation, context: StepContext, now: float) -> Outcome:
         if node is None:
             progress = progress.give_up(target.node, "NotFound", "the node no longer exists", untouched=True)
             continue
-        progress = _check_ownership(progress, operation, target, node)
+        progress = check_ownership(progress, operation, target, node)
         if progress.nodes[target.node].kept:
             continue
         if why := _unplanned_pod(target, context, now):
@@ -74,7 +74,7 @@ def final_check(operation: Operation, progress: Progress, context: StepContext, 
         node = context.cluster.node(target.node)
         if node is None:
             continue
-        progress = _check_ownership(progress, operation, target, node)
+        progress = check_ownership(progress, operation, target, node)
         pods = [pod.key for pod in context.cluster.pods_on(target.node) if blocks_removal(pod, context.options, now)]
         if pods and not progress.nodes[target.node].kept:
             progress = progress.give_up(target.node, "NodeNotEmpty", f"pod {pods[0]} was bound to it during the drain")
@@ -85,7 +85,7 @@ def _live_targets(operation: Operation, progress: Progress) -> list[RemovalTarge
     return [target for target in operation.spec.targets if target.node in progress.live]
 
 
-def _check_ownership(progress: Progress, operation: Operation, target: RemovalTarget, node: NodeState) -> Progress:
+def check_ownership(progress: Progress, operation: Operation, target: RemovalTarget, node: NodeState) -> Progress:
     """Give the node up if it is another machine now, or if its taint or annotations show that it must not be
     removed."""
     if why := another_machine(operation, target, node):

@@ -17,6 +17,9 @@ several, a taint that cannot be written rolls the whole batch back, as upstream 
 
 Where a vendor takes one change of a pool at a time, `delete` and `poll` of several operations meet
 (operations/sibling_removals.py): one request deletes the nodes of all that are ready.
+
+A node that its vendor takes back is removed by other steps (steps/interrupted_removal.py), and a restart
+(steps/restart_node.py) shares the first ones of these.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ import msgspec
 
 from chalicelib.kube.errors import ClusterError, NotFound
 from chalicelib.model.node import TO_BE_DELETED, Taint
-from chalicelib.model.operation import Operation, RemovalTarget
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.timeouts import CONFIRM_TIME
 from chalicelib.operations.removal_progress import KEY, Progress, next_step, read, stay_in_step
@@ -77,6 +80,11 @@ def _not_as_planned(operation: Operation, target: RemovalTarget, node: NodeState
         return why
     if node.scale_down_disabled:
         return "annotation scale-down-disabled was set meanwhile"
+    return foreign_removal(operation, node, now)
+
+
+def foreign_removal(operation: Operation, node: NodeState, now: float) -> str:
+    """Return why the node is left to another program that has begun to delete it; "" where none has."""
     taint = node.taint(TO_BE_DELETED)
     if taint is None or node.operation == operation.spec.id:
         return ""
@@ -110,7 +118,7 @@ def delete_nodes(operation: Operation, context: StepContext, now: float) -> Outc
         progress = final_check(operation, progress, context, now)
         if progress.to_undo:
             return next_step(operation, progress, "delete")
-    narrowed, provider, siblings = _narrowed(operation), context.provider(), context.siblings
+    narrowed, provider, siblings = narrow(operation), context.provider(), context.siblings
     if siblings is not None and isinstance(provider, OneChangeAtATime):
         vendor_outcome = _delete_together(narrowed, provider, siblings, context, now)
     else:
@@ -141,7 +149,7 @@ def _delete_together(
                 siblings.end_step(sibling, next_step(sibling, progress, "delete"))
                 continue
             claimed[sibling.spec.id] = reset_error_count(sibling)
-            yield for_provider(_narrowed(sibling))
+            yield for_provider(narrow(sibling))
 
     outcome, joined = provider.delete_together(for_provider(narrowed_operation), ready())
     for name, vendor_outcome in joined.items():
@@ -152,7 +160,7 @@ def _delete_together(
 
 def poll(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Poll the deletion at the vendor."""
-    narrowed, provider = _narrowed(operation), context.provider()
+    narrowed, provider = narrow(operation), context.provider()
     outcome = from_provider(narrowed, provider.poll(for_provider(narrowed)))
     context.checkpoint("delete:polled")
     if context.siblings is not None and isinstance(provider, OneChangeAtATime) and not isinstance(outcome, InProgress):
@@ -160,7 +168,7 @@ def poll(operation: Operation, context: StepContext, now: float) -> Outcome:
     return _after_request(operation, outcome, now)
 
 
-def _narrowed(operation: Operation) -> Operation:
+def narrow(operation: Operation) -> Operation:
     """Return the operation for the provider: without the nodes that were given up, which were recorded before this
     step, and with the uids that the Node objects had when they were planned."""
     live = frozenset(read(operation).live)
@@ -180,13 +188,18 @@ def _after_request(operation: Operation, outcome: Outcome, now: float) -> Outcom
     progress = read(operation)
     match outcome:
         case InProgress():
-            pause = min(max(outcome.after, progress.wait.elapsed(now) / 2), max(outcome.after, LONGEST_POLL))
-            waited = msgspec.structs.replace(progress, wait=progress.wait.next(now, pause))
-            data = {**outcome.data, KEY: msgspec.json.encode(waited).decode()}
-            return msgspec.structs.replace(outcome, after=pause, data=data)
+            return polled_later(progress, outcome, now)
         case Failed():
             return give_up(operation, outcome)
     return next_step(operation, progress, "confirm")
+
+
+def polled_later(progress: Progress, outcome: InProgress, now: float) -> InProgress:
+    """Return a vendor's answer that it is not finished, with the pause before the next poll and the progress."""
+    pause = min(max(outcome.after, progress.wait.elapsed(now) / 2), max(outcome.after, LONGEST_POLL))
+    waited = msgspec.structs.replace(progress, wait=progress.wait.next(now, pause))
+    data = {**outcome.data, KEY: msgspec.json.encode(waited).decode()}
+    return msgspec.structs.replace(outcome, after=pause, data=data)
 
 
 def confirm(operation: Operation, context: StepContext, now: float) -> Outcome:
@@ -195,7 +208,7 @@ def confirm(operation: Operation, context: StepContext, now: float) -> Outcome:
     is then stale, and the next pass removes it (plan/disruption/taint_updates.py). The outcome also names the nodes
     that were given up, and why."""
     progress = read(operation)
-    present = _present_nodes(operation, progress, context)
+    present = present_nodes(operation, progress, context)
     if present and progress.wait.elapsed(now) < CONFIRM_TIME:
         pause = progress.wait.delay(now, first=CONFIRM_POLL, most=LONGEST_POLL, limit=CONFIRM_TIME)
         waited = msgspec.structs.replace(progress, wait=progress.wait.next(now, pause))
@@ -205,9 +218,9 @@ def confirm(operation: Operation, context: StepContext, now: float) -> Outcome:
     return Succeeded({"removed": len(progress.live), "nodes": ",".join(progress.live), **unconfirmed, **kept})
 
 
-def _present_nodes(operation: Operation, progress: Progress, context: StepContext) -> list[str]:
-    """Return the nodes whose object is still that of the removed machine. An API that does not respond confirms
-    nothing."""
+def present_nodes(operation: Operation, progress: Progress, context: StepContext) -> list[str]:
+    """Return the nodes to be removed whose object is still that of their machine. An API that does not respond
+    confirms nothing."""
     instances = {target.node: target.instance for target in operation.spec.targets}
     present = []
     for name in progress.live:
@@ -261,7 +274,7 @@ def _cancel_delete(operation: Operation, progress: Progress, name: str, context:
     """Roll back what was requested from the vendor for a node. If the vendor has already started the removal, the node
     is removed after all: its taint stays, and its removal is completed. A vendor that refuses permanently does not
     keep the taint on the node; a temporary error is raised for a retry."""
-    if not progress.ordered:
+    if not progress.ordered or operation.spec.kind is OperationKind.RESTART_NODE:
         return progress
     targets = tuple(target for target in operation.spec.targets if target.node == name)
     try:

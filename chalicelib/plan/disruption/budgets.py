@@ -19,7 +19,7 @@ import msgspec
 
 from chalicelib.model.memory import HOUR, BreakerState
 from chalicelib.model.node import Node
-from chalicelib.model.operation import OperationKind, RemovalTarget
+from chalicelib.model.operation import OperationKind, OperationSpec, RemovalTarget
 from chalicelib.model.plan import Removal
 from chalicelib.model.policy import MaxDisruption, Options
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
@@ -211,7 +211,8 @@ class Budgets:
         if group.group.options.zero_or_max:
             # All of it: the target size or all registered nodes. While some are being removed, only the complete
             # remainder suffices, because it is unknown whether the provider's target still includes the others.
-            registered = sum(node.name not in self.state.leaving for node in group.nodes) + len(group.contested)
+            leaving = self.state.leaving - self.state.restarting
+            registered = sum(node.name not in leaving for node in group.nodes) + len(group.contested)
             if len(fit) != registered and (len(fit) != group.target or group.leaving):
                 whole = max(registered, group.target - group.leaving)
                 incomplete = Reason.of(ReasonCode.ATOMIC_FAILED, nodes=len(fit), of=whole)
@@ -371,15 +372,13 @@ def _last_cooldown(instants: Iterable[float], options: Options, now: float) -> R
     return Reason.of(ReasonCode.IN_COOLDOWN, which=which, until=until)
 
 
-def _targets_in_removal(state: ClusterState, *, interrupted: bool = False) -> list[RemovalTarget]:
-    """Return the targets of open removals. interrupted: only of nodes that their vendor takes back."""
-    operations = (op for op in state.memory.operations if op.is_open and op.spec.kind is OperationKind.DELETE_NODES)
-    return [
-        target
-        for operation in operations
-        if not interrupted or operation.spec.reason == DisruptionReason.INTERRUPTED.value
-        for target in operation.spec.targets
-    ]
+def _open_specs(state: ClusterState, kind: OperationKind) -> list[OperationSpec]:
+    """Return what the open operations of a kind do."""
+    return [op.spec for op in state.memory.operations if op.is_open and op.spec.kind is kind]
+
+
+def _targets(specs: Iterable[OperationSpec]) -> list[RemovalTarget]:
+    return [target for spec in specs for target in spec.targets]
 
 
 class CircuitBreaker:
@@ -391,6 +390,7 @@ class CircuitBreaker:
     removed until an operator has reviewed it (`outscaler release`).
 
     - It counts what was planned, whether or not it was completed; operations in flight are included.
+    - Nodes that their vendor takes back do not count in the share: no plan has chosen them.
     - It counts only pods that must move: DaemonSet pods and pods that go with the node are not counted.
     - While it is released, neither the limits nor the share apply; removals are still counted for the time afterwards.
     - A cluster without maxDisruption stores no state for it.
@@ -406,8 +406,9 @@ class CircuitBreaker:
         self._wanted = self._before.wanted if self._tripped_at else 0
         registered = {node.name for group in state.groups.values() if not group.group.error for node in group.nodes}
         self._registered = len(registered)
-        self._in_removal = len({target.node for target in _targets_in_removal(state)} & registered)
-        interrupted = _targets_in_removal(state, interrupted=True)
+        removals = _open_specs(state, OperationKind.DELETE_NODES)
+        self._in_removal = len({target.node for target in _targets(removals)} & registered)
+        interrupted = _targets(spec for spec in removals if spec.interrupted)
         self._interrupted = len({target.node for target in interrupted} & registered)
         self._nodes = self._pods = 0
         self._full: dict[int, Reason] = {}
@@ -528,18 +529,20 @@ class CircuitBreaker:
 
 
 class _Parallelism:
-    """How many more nodes may be in removal at once, and how many of them may be draining, after removals in flight.
+    """How many more nodes may be in removal at once, and how many of them may be draining, after removals in flight and
+    the drains of restarts.
 
     An atomic group is taken whole or not at all. The first one of a plan may exceed what is left, because otherwise a
     large group could never be removed; it may not if nothing is left. See docs/reference/scale-down.md "Parallelism".
     """
 
     def __init__(self, state: ClusterState) -> None:
-        targets = _targets_in_removal(state)
+        targets = _targets(_open_specs(state, OperationKind.DELETE_NODES))
+        drained = [*targets, *_targets(_open_specs(state, OperationKind.RESTART_NODE))]
         self._most = state.options.max_scale_down_parallelism
         self._most_drains = state.options.max_drain_parallelism
         self._left = max(0, self._most - len(targets))
-        self._drains_left = max(0, self._most_drains - sum(bool(target.evict) for target in targets))
+        self._drains_left = max(0, self._most_drains - sum(bool(target.evict) for target in drained))
         self._may_overflow = True
 
     def refuse(self, nodes: int, drains: int, *, atomic: bool) -> Reason | None:
@@ -572,7 +575,7 @@ class _ClusterMinimums:
             least[kind] = max(fewest, least.get(kind, 0))
         self.room = {name: -amount for name, amount in least.items() if amount > 0}
         for node in state.snapshot.nodes if self.room else ():
-            if node.name not in state.leaving and node.labels.get("type") != "virtual-kubelet":
+            if node.name not in state.leaving - state.restarting and node.labels.get("type") != "virtual-kubelet":
                 for name, amount in self.amounts(node).items():
                     self.room[name] += amount
 

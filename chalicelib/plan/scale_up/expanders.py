@@ -111,9 +111,9 @@ def expander_context(state: ClusterState, seed: int) -> ExpanderContext:
     own = {name: price for name, group in groups.items() if (price := book.own(group))}
     fee = state.policy.prices.node if state.policy.prices is not None else 0.0
     own |= {
-        name: price - fee
+        name: listed - fee
         for name, group in groups.items()
-        if group.spot and book.spot and group.template and (price := book.hourly(group.template, group)) is not None
+        if group.spot and book.spot and group.template and (listed := book.hourly(group.template, group)) is not None
     }
     errors = {name: book.foreign(group) or group.price_error for name, group in groups.items()}
     return ExpanderContext(

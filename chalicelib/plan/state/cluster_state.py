@@ -90,8 +90,9 @@ class ClusterState(msgspec.Struct, frozen=True):
     """The cluster state of the pass. group_of: node name -> group id, only for nodes of a known group. timed_out: group
     id -> the request that timed out in this pass (plan/state/scale_up_requests.py). contested: node name -> why its
     instance cannot be determined; such a node belongs to no group. lacking: nodes without an announced device. at_risk:
-    node -> the notice that its vendor takes it back (plan/state/interruptions.py), of the nodes that are evacuated;
-    they are among `leaving`. announced: the same of all nodes, with the signals."""
+    node -> the notice that its vendor takes it back (plan/state/interruptions.py), of the nodes that are evacuated.
+    announced: the same of all nodes, with the signals. leaving: nodes that are evacuated, that an operation removes or
+    restarts, or that have the taint of a removal; restarting: those of them that come back."""
 
     snapshot: Snapshot
     policy: Policy
@@ -108,6 +109,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     lacking: frozenset[str] = frozenset()
     at_risk: Mapping[str, InterruptionNotice] = {}
     announced: Mapping[str, Announcement] = {}
+    restarting: frozenset[str] = frozenset()
 
     @property
     def options(self) -> Options:
@@ -135,7 +137,13 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
     groups = marked_spot(groups, members, policy.spot)
     announced = announcements(snapshot.nodes, owners, groups, memory.groups, memory.operations, now)
     at_risk = acted_on(announced, policy.spot)
-    leaving = _leaving(snapshot.nodes, removing) | frozenset(at_risk)
+    restarting = frozenset(
+        target.node
+        for op in memory.operations
+        if op.is_open and op.spec.kind is OperationKind.RESTART_NODE
+        for target in op.spec.targets
+    )
+    leaving = _leaving(snapshot.nodes, removing) | restarting | frozenset(at_risk)
     # What does not work and is taken back is on its way out, and no sign of bad health.
     deleted |= _without_instance(removing, groups) | at_risk.keys()
     occupancy = Occupancy(snapshot)
@@ -161,7 +169,7 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
     health = msgspec.structs.replace(
         health_of(snapshot.nodes, owners, buckets, options, lacking),
         sick_zones=tuple(zones),
-        removing=sum(node.name in leaving for node in snapshot.nodes),
+        removing=sum(node.name in leaving - restarting for node in snapshot.nodes),
         unregistered=sum(len(group.unregistered) - len(group.long_unregistered) for group in states.values()),
         long_unregistered=sum(len(group.long_unregistered) for group in states.values()),
         upcoming=sum(group.upcoming for group in states.values()),
@@ -181,6 +189,7 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
         health=health,
         at_risk=at_risk,
         announced=announced,
+        restarting=restarting,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from chalicelib.model.operation import BROKEN, Operation, OperationKind, OperationState
+from chalicelib.model.operation import BROKEN, Operation, OperationKind, OperationState, RemovalTarget
 from chalicelib.operations.steps.scale_up import NOT_NEEDED
 from chalicelib.store.errors import OperationFinished
 from infra.emulators.fake_provider import Purchase
@@ -32,6 +32,30 @@ def refusal(stage: OperationHarness) -> Operation:
     return stage.remove("g-1")
 
 
+def interruption(stage: OperationHarness) -> Operation:
+    stage.group(2)
+    stage.pod("p", "g-1")
+    leaves_at = stage.clock() + 600.0
+    return stage.remove("g-1", evict={"g-1": ("default/p",)}, reason="interrupted", leaves_at=leaves_at)
+
+
+def restart(stage: OperationHarness) -> Operation:
+    stage.group(2)
+    stage.pod("p", "g-1")
+    stage.provider.polls = 2
+
+    def boot(name: str) -> None:
+        node = stage.kube.get("nodes", "g-1")
+        assert node is not None
+        status = {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"bootID": name}}
+        stage.kube.update("nodes", {**node, "status": status})
+
+    boot("first")
+    stage.provider.on_restart = lambda machine: boot(f"after the restart of {machine.node}")
+    target = RemovalTarget("g-1", "memory://g-1", "g-1", ("default/p",))
+    return stage.planned(OperationKind.RESTART_NODE, targets=(target,), reason="repair")
+
+
 # The first point of each type. tests/unit/operations/test_crashed_steps.py covers all, without store and cluster.
 PLACES = {
     growth: (
@@ -46,6 +70,8 @@ PLACES = {
     ),
     drain: ("taint:called", "evict:called", "delete:called", "act:recorded"),
     refusal: ("delete:called", "undo:called", "act:woken"),
+    interruption: ("taint:called", "evict:called", "delete:called", "act:recorded", "act:sent"),
+    restart: ("taint:called", "evict:called", "restart:called", "return:called", "act:recorded", "act:sent"),
 }
 CASES = [
     pytest.param(scene, place, id=f"{scene.__name__}-{place}") for scene, places in PLACES.items() for place in places
@@ -71,6 +97,8 @@ def test_operation_killed_at_any_point_has_the_same_result(
         growth: ("succeeded", "", [("g-1", True), ("g-2", True)], 4, 4, []),
         drain: ("succeeded", "", [("g-2", True)], 1, 1, ["g-1"]),
         refusal: ("failed", "InvalidRequest", [("g-1", True)], 1, 1, []),
+        interruption: ("succeeded", "", [("g-2", True)], 1, 1, ["g-1"]),
+        restart: ("succeeded", "", [("g-1", True), ("g-2", True)], 2, 2, []),
     }
     assert state(stage, operation) == ends[scene]
     if scene is growth:

@@ -6,7 +6,17 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.handlers.webhook_events import AUDIT, CORE, DEFAULT_REASONS, Audit, ClusterEvent, is_relevant, parse
+from chalicelib.handlers.webhook_events import (
+    AUDIT,
+    CLOUD,
+    CORE,
+    DEFAULT_REASONS,
+    Audit,
+    ClusterEvent,
+    is_new_refusal,
+    is_relevant,
+    parse,
+)
 from tests.cases import each_row
 
 
@@ -22,6 +32,12 @@ from tests.cases import each_row
         ("Preempted", "default-scheduler", True),
         ("TaintManagerEviction", "taint-eviction-controller", True),
         ("RemovingNode", "node-controller", True),
+        ("InstanceToBeTerminated", "ack-node-problem-detector", True),
+        ("ReceivedReclaimNodeNotification", "node-problem-detector", True),
+        ("SpotInterruption", "aws-node-termination-handler", True),
+        ("ScheduledEvent", "aws-node-termination-handler", True),
+        ("RebalanceRecommendation", "aws-node-termination-handler", False),
+        ("KubeletUnhealthy", "kubelet-custom-plugin-monitor", True),
         ("Scheduled", "default-scheduler", False),
         ("Pulled", "kubelet", False),
         ("NodeReady", "kubelet", False),
@@ -99,3 +115,55 @@ def test_event_filter_list_of_the_policy_replaces_the_default() -> None:
     assert is_relevant(deleted, ("AuditNodeDeleted",))
     assert not is_relevant(failed, ("AuditNodeDeleted",))
     assert len(set(DEFAULT_REASONS)) == len(DEFAULT_REASONS)
+
+
+INTERRUPTION = {
+    "specversion": "1.0",
+    "type": "ecs:Instance:PreemptibleInstanceInterruption",
+    "source": "acs.ecs",
+    "subject": "acs:ecs:cn-hangzhou:1:instance/i-1",
+    "time": "2026-11-21T07:20:54Z",
+    "data": {"instanceId": "i-1", "action": "delete"},
+}
+
+
+def test_cloud_event_is_read_by_its_type() -> None:
+    (event,) = parse(msgspec.json.encode(INTERRUPTION)).signals
+    assert event == ClusterEvent(
+        CLOUD,
+        reason="ecs:Instance:PreemptibleInstanceInterruption",
+        component="acs.ecs",
+        name="acs:ecs:cn-hangzhou:1:instance/i-1",
+        first=1_795_245_654.0,
+    )
+    assert is_relevant(event, ())
+    assert not is_relevant(event, ["FailedScheduling"])
+    assert not is_new_refusal(event, event.first)
+
+
+@each_row(
+    ("changes", "matter"),
+    [
+        ({"type": "ecs:Instance:StateChange"}, False),
+        ({"source": "outscaler"}, False),
+        ({"data": None, "subject": None, "time": 7}, True),
+        ({"data": "text", "unknown": [1, 2]}, True),
+        ({"type": "ecs:Instance:PreemptibleInstanceInterruption" + "x" * 100_000}, False),
+    ],
+)
+def test_cloud_event_that_triggers_a_pass(changes: dict[str, Any], matter: bool) -> None:
+    (event,) = parse(msgspec.json.encode({**INTERRUPTION, **changes})).signals
+    assert is_relevant(event, ()) is matter
+    assert len(event.reason) <= 256
+
+
+def test_cloud_events_in_an_array_are_read_by_themselves() -> None:
+    parsed = parse(msgspec.json.encode([INTERRUPTION, {"specversion": "1.0"}, {**INTERRUPTION, "type": "x"}]))
+    assert [is_relevant(event, ()) for event in parsed.signals] == [True, False]
+    assert len(parsed.gaps) == 1
+
+
+def test_event_of_the_cluster_is_none_of_a_bus() -> None:
+    mixed = {"apiVersion": "v1", "kind": "Event", "specversion": "1.0", "reason": "FailedScheduling"}
+    (event,) = parse(msgspec.json.encode(mixed)).signals
+    assert (event.form, event.reason) == (CORE, "FailedScheduling")

@@ -22,7 +22,7 @@ from chalicelib.model.memory import (
 from chalicelib.model.notification import NOTICE_TYPES, NoticeSeverity
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.pause import Pause
-from chalicelib.model.plan import GroupVerdict, Plan, UnschedulablePods
+from chalicelib.model.plan import GroupVerdict, NodeVerdict, Plan, UnschedulablePods
 from chalicelib.model.policy import Policy
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import MissingData
@@ -67,6 +67,7 @@ def failed_replacement(times: int) -> Replacement:
 
 MAX: dict[str, tuple[Reason, ...]] = {"web": (Reason.of(ReasonCode.GROUP_MAX_SIZE, max=5),)}
 OUT_OF_STOCK = Backoff(300.0, NOW + 60, NOW - 240, "OutOfStock", "SoldOut", "none left")
+SICK = Reason.of(ReasonCode.TOO_MANY_UNHEALTHY, unhealthy=3, of=4, share=0.2)
 LEFT = UnschedulablePods(("ml/train-7d9f8b6c5d-abcde", "ml/train-7d9f8b6c5d-fghij"), MAX, 3)
 CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "quiet": ({}, []),
@@ -105,6 +106,26 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["replacement.failed/a,b"],
     ),
     "replacement-failed-twice": ({"memory": Memory(replacements={"r1": failed_replacement(2)})}, []),
+    "interruption-without-a-replacement": (
+        {"plan": plan(notes=(Reason.of(ReasonCode.NO_REPLACEMENT_IN_TIME, node="a", until=NOW, ready=900.0),) * 2)},
+        ["interruption.unreplaced/a"],
+    ),
+    "node-overdue": (
+        {"plan": plan(notes=(Reason.of(ReasonCode.NODE_OVERDUE, node="a", since=NOW),))},
+        ["node.overdue/a"],
+    ),
+    "many-nodes-overdue": (
+        {"plan": plan(notes=tuple(Reason.of(ReasonCode.NODE_OVERDUE, node=f"n{at:02}") for at in range(30)))},
+        [f"node.overdue/n{at:02}" for at in range(20)],
+    ),
+    "repair-blocked-by-group": (
+        {"plan": plan(notes=(Reason.of(ReasonCode.TOO_MANY_UNHEALTHY, group="g", unhealthy=3, of=4, share=0.2),))},
+        ["repair.blocked/g"],
+    ),
+    "repair-blocked": (
+        {"plan": plan(unremovable=(NodeVerdict("a", SICK), NodeVerdict("b", SICK)))},
+        ["repair.blocked"],
+    ),
     "brake": ({"memory": Memory(breaker=BreakerState(tripped_at=NOW - 60, wanted=9))}, ["brake.pulled"]),
     "brake-released": (
         {"memory": Memory(breaker=BreakerState(tripped_at=NOW - 60), released_until=NOW + 60)},

@@ -42,7 +42,11 @@ class OperationFixture:
 
     def __post_init__(self) -> None:
         self.cluster = InMemoryCluster(lambda: self.now)
-        self.provider = InMemoryProvider(polls=self.polls, on_delete=self._machine_gone)
+        self.provider = InMemoryProvider(
+            polls=self.polls,
+            on_delete=self._machine_gone,
+            on_restart=lambda machine: self.cluster.reboot_node(machine.node),
+        )
 
     def _machine_gone(self, machine: Instance) -> None:
         self.cluster.remove_node(machine.node)
@@ -107,6 +111,15 @@ def grow(size: int, to: int, **fields: Any) -> Operation:
 def remove(*nodes: str, evict: dict[str, tuple[str, ...]] | None = None, **fields: Any) -> Operation:
     targets = tuple(RemovalTarget(name, f"memory://{name}", name, (evict or {}).get(name, ())) for name in nodes)
     return make(OperationKind.DELETE_NODES, targets=targets, **fields)
+
+
+def interrupted(node: str, *evict: str, leaves_at: float = START + 300.0, **fields: Any) -> Operation:
+    return remove(node, evict={node: evict}, reason="interrupted", leaves_at=leaves_at, **fields)
+
+
+def restart(node: str, *evict: str, **fields: Any) -> Operation:
+    target = RemovalTarget(node, f"memory://{node}", node, evict)
+    return make(OperationKind.RESTART_NODE, targets=(target,), **{"reason": "repair", **fields})
 
 
 def make(kind: OperationKind, **fields: Any) -> Operation:

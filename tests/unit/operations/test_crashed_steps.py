@@ -8,7 +8,7 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.policy import Options
 from tests.cases import each_row
-from tests.unit.operations.harness import OperationFixture, remove
+from tests.unit.operations.harness import OperationFixture, interrupted, remove, restart
 
 
 def goes(fixture: OperationFixture) -> Operation:
@@ -45,7 +45,24 @@ def long(fixture: OperationFixture) -> Operation:
     return remove("g-1", evict={"g-1": keys})
 
 
-SCENES: list[Callable[[OperationFixture], Operation]] = [goes, stays, refused, long]
+def taken_back(fixture: OperationFixture) -> Operation:
+    """A node that its vendor takes back, in 20 minutes, with a pod that nobody has planned."""
+    fixture.group(2)
+    for key in ("default/p-0", "default/p-1", "default/late"):
+        fixture.cluster.add_pod(key, "g-1")
+    return interrupted("g-1", "default/p-0", "default/p-1", leaves_at=fixture.now + 1200.0)
+
+
+def restarted(fixture: OperationFixture) -> Operation:
+    """A sick node with two pods, one of which its kubelet never ends."""
+    fixture.group(2)
+    for key in ("default/p-0", "default/p-1"):
+        fixture.cluster.add_pod(key, "g-1")
+    fixture.cluster.stuck.add("default/p-1")
+    return restart("g-1", "default/p-0", "default/p-1")
+
+
+SCENES: list[Callable[[OperationFixture], Operation]] = [goes, stays, refused, long, taken_back, restarted]
 
 
 def run(

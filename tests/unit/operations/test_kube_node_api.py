@@ -68,6 +68,24 @@ def test_node_api_reads_all_node_fields_that_a_removal_needs(there: There) -> No
     assert node.delays == ("delay-deletion.cluster-autoscaler.kubernetes.io/csi",)
 
 
+def test_node_api_reads_whether_the_node_is_ready_and_its_boot(there: There) -> None:
+    there.node()
+    unknown = there.api.node("n")
+    assert unknown is not None
+    assert (unknown.ready, unknown.ready_since) == (False, 0.0)
+    found = there.kube.get("nodes", "n")
+    assert found is not None
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-21T07:20:54Z"}
+    other = {"type": "DiskPressure", "status": "False", "lastTransitionTime": None}
+    there.kube.update(
+        "nodes",
+        {**found, "status": {"conditions": [other, ready], "nodeInfo": {"bootID": "b-1"}}},
+    )
+    node = there.api.node("n")
+    assert node is not None
+    assert (node.ready, node.ready_since, node.boot) == (True, 1_795_245_654.0, "b-1")
+
+
 def test_node_api_absent_node_is_none_and_cannot_be_tainted(there: There) -> None:
     assert there.api.node("n") is None
     with pytest.raises(NotFound):

@@ -11,7 +11,8 @@ import msgspec
 from chalicelib.model.operation import Operation, OperationKind, OperationSpec, OperationState
 from chalicelib.model.outcome import ABANDONED, Failed, InProgress
 from chalicelib.model.policy import Options
-from chalicelib.operations.ordering import AFTER, SOON, WAITED, blocked_by_other_operation
+from chalicelib.model.timeouts import interruption_deadline, operation_timeout
+from chalicelib.operations.ordering import AFTER, SOON, WAITED, blocked_by_other_operation, deadline_of
 from tests.cases import each_row
 from tests.operations import new_operation
 
@@ -252,3 +253,47 @@ def test_operation_stored_without_after_waits_for_nothing() -> None:
     stored = msgspec.json.encode(operation("r", OperationKind.DELETE_NODES).spec)
     assert b"after" not in stored
     assert msgspec.json.decode(stored, type=OperationSpec).after == ()
+
+
+def test_evacuation_waits_for_nobody_but_at_the_vendor() -> None:
+    growth = operation("g", OperationKind.SCALE_UP, step="request", created=NOW - 9)
+    others = (growth, operation("r", OperationKind.DELETE_NODES, step="poll", created=NOW - 9))
+    evacuation = operation("x", OperationKind.DELETE_NODES)
+    asked = {
+        step: Operation(_interrupted(evacuation.spec), evacuation.with_status(step=step).status) for step in EVACUATION
+    }
+    assert {step: ask(each, *others) is None for step, each in asked.items()} == {
+        "": True,
+        "look": True,
+        "taint": True,
+        "evict": True,
+        "delete": False,  # a size that is being raised must be recorded first
+        "leave": True,
+    }
+
+
+EVACUATION = ("", "look", "taint", "evict", "delete", "leave")
+
+
+def _interrupted(spec: OperationSpec) -> OperationSpec:
+    return msgspec.structs.replace(spec, reason="interrupted", leaves_at=NOW + 60.0)
+
+
+@each_row(
+    ("kind", "reason", "deadline"),
+    [
+        (OperationKind.DELETE_NODES, "", 600.0),
+        (OperationKind.DELETE_NODES, "interrupted", 600.0),
+        (OperationKind.RESTART_NODE, "repair", 600.0),
+    ],
+)
+def test_deadline_of_a_drain_is_that_of_its_plan(kind: OperationKind, reason: str, deadline: float) -> None:
+    planned = operation("x", kind)
+    spec = msgspec.structs.replace(planned.spec, reason=reason, leaves_at=NOW + 60.0)
+    assert deadline_of(Operation(spec, planned.status), Options()) == NOW + deadline
+    long = Options(drain_priority_config=((0, 600), (1000, 600)))
+    further = deadline_of(Operation(spec, planned.status), long) - NOW - deadline
+    assert (further > 0.0) == (reason != "interrupted")
+    unknown = msgspec.structs.replace(spec, deadline=0.0)
+    expected = interruption_deadline(spec) if reason == "interrupted" else NOW + operation_timeout(kind, Options())
+    assert deadline_of(Operation(unknown, planned.status), Options()) == expected

@@ -34,9 +34,21 @@ def removal(
     created: float = NOW - 300.0,
     due: float = NOW + 60.0,
     deadline: float = NOW + 600.0,
+    reason: str = "",
 ) -> Operation:
     return new_operation(
-        id, "ours", provider, group, kind, "plan", created, step=step, state=state, due_at=due, deadline=deadline
+        id,
+        "ours",
+        provider,
+        group,
+        kind,
+        "plan",
+        created,
+        step=step,
+        state=state,
+        due_at=due,
+        deadline=deadline,
+        reason=reason,
     )
 
 
@@ -208,3 +220,11 @@ def test_request_for_several_removals_is_sent_only_while_each_of_their_claims_la
         store.lost.add("other")
         with pytest.raises(OperationClaimed):
             seconds()
+
+
+def test_removals_that_a_vendor_or_a_restart_decides_are_nobodys_siblings() -> None:
+    interrupted = removal("a", reason="interrupted")
+    fixture = SiblingsFixture((interrupted, removal("b", kind=OperationKind.RESTART_NODE), removal("c")))
+    assert [operation.spec.id for operation in fixture.siblings().claim_ready()] == ["c"]
+    waiting = SiblingsFixture((removal("a", step="evict", created=NOW, reason="interrupted"),))
+    assert not waiting.siblings().soon_ready(NOW)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from chalicelib.model.memory import FailedRemoval, GroupMemory, Memory
 from chalicelib.model.operation import OperationKind
-from chalicelib.model.outcome import Failed
+from chalicelib.model.outcome import ABANDONED, NOTICE_TAKEN_BACK, Failed, Succeeded
 from chalicelib.model.policy import Options
 from chalicelib.model.timeouts import retry_delay
 from chalicelib.operations.memory_updates import memory_updates
 from chalicelib.operations.runner import DEFINITIONS
-from tests.unit.operations.harness import START, remove
+from chalicelib.operations.steps.interrupted_removal import INTERRUPTED_REMOVAL
+from tests.cases import each_row
+from tests.unit.operations.harness import START, interrupted, remove, restart
 
 
 def test_names_and_order_of_the_steps_of_each_kind_are_those_that_are_stored() -> None:
@@ -20,7 +22,13 @@ def test_names_and_order_of_the_steps_of_each_kind_are_those_that_are_stored() -
         ],
         OperationKind.DECREASE_TARGET: ["lower", "poll"],
         OperationKind.DELETE_INSTANCES: ["delete", "poll", "release"],
+        OperationKind.RESTART_NODE: [
+            *("look", "taint", "recheck", "evict", "gone", "restart", "poll", "ready", "return", "undo"),
+        ],
     }
+    assert [name for name, _ in INTERRUPTED_REMOVAL.steps] == [
+        *("look", "taint", "evict", "delete", "poll", "leave", "confirm", "undo"),
+    ]
 
 
 def test_failed_removal_is_remembered_with_its_count_and_its_delay() -> None:
@@ -35,3 +43,32 @@ def test_failed_removal_is_remembered_with_its_count_and_its_delay() -> None:
         "g-2": FailedRemoval(START + retry_delay(1, options), 1, "a pod"),
     }
     assert cluster(Memory()).last_scale_down_failure == START
+
+
+@each_row(
+    ("facts", "target"),
+    [({"removed": 1, "nodes": "g-1"}, 4), ({"removed": 1, "nodes": "g-1", "gone": "g-1"}, 5)],
+)
+def test_interruption_starts_no_cooldown_and_lowers_what_the_provider_lowered(
+    facts: dict[str, str | int], target: int
+) -> None:
+    patch, cluster = memory_updates(interrupted("g-1"), Succeeded(facts), Options(), START)
+    assert cluster is None
+    assert patch is not None
+    assert patch(GroupMemory(target=5)) == GroupMemory(target=target)
+
+
+@each_row("error_class", [NOTICE_TAKEN_BACK, "Conflict", "DeadlineExceeded", "InvalidRequest"])
+def test_interruption_that_did_not_happen_counts_nowhere(error_class: str) -> None:
+    assert memory_updates(interrupted("g-1"), Failed(error_class, "why"), Options(), START) == (None, None)
+
+
+def test_restart_changes_no_size_and_starts_no_cooldown() -> None:
+    options, group = Options(), GroupMemory(target=5)
+    assert memory_updates(restart("g-1"), Succeeded({"restarted": 1}), options, START) == (None, None)
+    assert memory_updates(restart("g-1"), Failed(ABANDONED, "paused"), options, START) == (None, None)
+    patch, cluster = memory_updates(restart("g-1"), Failed("NodeNotReady", "why"), options, START)
+    assert cluster is None
+    assert patch is not None
+    failed = {"g-1": FailedRemoval(START + retry_delay(1, options), 1, "why")}
+    assert patch(group) == GroupMemory(target=5, failed_removals=failed)
