@@ -95,6 +95,16 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             ),
         ),
         Command(
+            "advise",
+            "advise",
+            "schedules for what is needed at the same time of every day",
+            (
+                "advise shop # the evidence, a test on the last days, the schedules",
+                "advise shop -o yaml > schedules.yaml # for spec.schedules of the policy",
+                "advise shop --days 28 --groups workers --time-zone Europe/Zurich",
+            ),
+        ),
+        Command(
             "shadow",
             "shadow",
             "compare mode shadow with the autoscaler that acts in the cluster",

@@ -1,0 +1,194 @@
+"""What a group has bought for waiting pods and how large it was, from its ended operations (docs/advise.md "Data").
+
+Operations are stored for 14 days, or 35 where the node has a price, with the instant of their plan, both sizes and the
+pods they were planned for. Nothing is therefore written for the advice.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from chalicelib.model.gauge_ring import HOUR, GaugePoint
+from chalicelib.model.operation import Operation, OperationKind, OperationState
+
+DAY, QUARTER = 86400.0, 900.0
+MOST_OPERATIONS = 50_000
+"""Newest operations that are looked at."""
+_LONGEST_GAP = 2.5 * HOUR  # between two points of the charts, while passes are made
+_REMOVES = (OperationKind.DELETE_NODES, OperationKind.DELETE_INSTANCES)
+
+
+class Purchase(msgspec.Struct, frozen=True):
+    """Nodes that were bought for waiting pods. at: epoch seconds. pods: that it was planned for; an operation names 50
+    of them at most. size: of the group with these nodes."""
+
+    at: float
+    nodes: int
+    pods: int
+    size: int
+
+
+class GroupFacts(msgspec.Struct, frozen=True):
+    """What is known of a group today. group: its id, "" for all groups together. lead: seconds from a request until a
+    node is ready; learned: whether it is the median of what the group has taught. price: of a node per hour, 0.0:
+    unknown. min, max: its bounds, max -1: none. unneeded: seconds after which an unneeded node goes. since: the first
+    instant of which its operations are still stored."""
+
+    group: str
+    name: str
+    lead: float
+    learned: bool = False
+    price: float = 0.0
+    currency: str = ""
+    ready: int = 0
+    min: int = 0
+    max: int = -1
+    unneeded: float = 600.0
+    since: float = 0.0
+
+
+class GroupHistory(msgspec.Struct, frozen=True):
+    """Purchases for waiting pods, the oldest first. sizes: (instant, size of the group from then on), ascending.
+    initial: its size before the first of them."""
+
+    facts: GroupFacts
+    purchases: tuple[Purchase, ...] = ()
+    sizes: tuple[tuple[float, int], ...] = ()
+    initial: int = 0
+
+    def size_at(self, at: float) -> int:
+        """Return the size of the group just before an instant."""
+        place = bisect_left(self.sizes, at, key=lambda change: change[0])
+        return self.sizes[place - 1][1] if place else self.initial
+
+
+class Span(msgspec.Struct, frozen=True):
+    """The time of which the record is complete. gaps: (since, until) without passes."""
+
+    since: float
+    until: float
+    gaps: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def days(self) -> float:
+        """Its length in days."""
+        return max(0.0, self.until - self.since) / DAY
+
+    def covers(self, begin: float, end: float) -> bool:
+        """Return whether passes were made from begin to end."""
+        return self.since <= begin and end <= self.until and not any(a < end and begin < b for a, b in self.gaps)
+
+    def after(self, since: float) -> Span:
+        """Return the part of it from an instant on."""
+        return msgspec.structs.replace(self, since=max(self.since, since))
+
+    def before(self, until: float) -> Span:
+        """Return the part of it up to an instant."""
+        return msgspec.structs.replace(self, until=min(self.until, until))
+
+
+def gaps_between(points: Iterable[GaugePoint]) -> tuple[tuple[float, float], ...]:
+    """Return when no passes were made, from the points of the charts: of hours, and of the last five-minute ones."""
+    instants = sorted({point.at for point in points})
+    return tuple((before + HOUR, after) for before, after in pairwise(instants) if after - before > _LONGEST_GAP)
+
+
+def group_histories(operations: Iterable[Operation], facts: Mapping[str, GroupFacts]) -> tuple[GroupHistory, ...]:
+    """Return the histories of these groups, in their order. operations: ended ones of one cluster."""
+    by_group: dict[str, list[Operation]] = {group: [] for group in facts}
+    ended = sorted(operations, key=lambda operation: (operation.spec.created_at, operation.spec.id))
+    for operation in ended[-MOST_OPERATIONS:]:
+        if operation.status.state is OperationState.SUCCEEDED and operation.spec.group in by_group:
+            by_group[operation.spec.group].append(operation)
+    return tuple(_history(facts[group], own) for group, own in by_group.items())
+
+
+def _history(facts: GroupFacts, operations: Sequence[Operation]) -> GroupHistory:
+    purchases = tuple(
+        Purchase(spec.created_at, spec.to_size - spec.from_size, len(spec.pods), spec.to_size)
+        for spec in (operation.spec for operation in operations)
+        if spec.kind is OperationKind.SCALE_UP and spec.pods and not spec.replacement and spec.to_size > spec.from_size
+    )
+    changes = sorted(filter(None, map(_size_change, operations)))
+    initial, removed = facts.ready, 0
+    for _, old, new in changes:
+        if old >= 0:
+            initial = old
+            break
+        removed += new
+    size = initial = initial + removed
+    sizes = []
+    for at, old, new in changes:
+        size = new if old >= 0 else max(0, size - new)
+        sizes.append((at, size))
+    return GroupHistory(facts, purchases, tuple(sizes), initial)
+
+
+def _size_change(operation: Operation) -> tuple[float, int, int] | None:
+    """Return (instant, old size, new size), or (instant, -1, removed nodes)."""
+    spec = operation.spec
+    if spec.kind is OperationKind.SCALE_UP:
+        return spec.created_at, max(0, spec.from_size), spec.to_size
+    if spec.kind is OperationKind.DECREASE_TARGET:
+        return operation.status.updated_at, max(0, spec.from_size), spec.to_size
+    if spec.kind in _REMOVES:
+        return operation.status.updated_at, -1, len(spec.targets)
+    return None
+
+
+def together(histories: Sequence[GroupHistory]) -> GroupHistory:
+    """Return all groups as one: the lead time is the longest, the price the mean of the nodes bought, 0.0 where one is
+    not known or currencies differ."""
+    weights = [sum(purchase.nodes for purchase in history.purchases) for history in histories]
+    buying = [history.facts for history, weight in zip(histories, weights, strict=True) if weight]
+    priced = len({facts.currency for facts in buying}) == 1 and all(facts.price for facts in buying)
+    total = sum(history.facts.price * weight for history, weight in zip(histories, weights, strict=True))
+    facts = GroupFacts(
+        "",
+        "all groups",
+        max((facts.lead for facts in buying), default=0.0),
+        bool(buying) and all(facts.learned for facts in buying),
+        total / sum(weights) if priced else 0.0,
+        buying[0].currency if priced else "",
+        sum(history.facts.ready for history in histories),
+        unneeded=max((facts.unneeded for facts in buying), default=600.0),
+        since=max((history.facts.since for history in histories), default=0.0),
+    )
+    changes = sorted({at for history in histories for at, _ in history.sizes})
+    after = [sum(history.size_at(at + 1e-6) for history in histories) for at in changes]
+    purchases = sorted(
+        (
+            msgspec.structs.replace(purchase, size=sum(other.size_at(purchase.at + 1e-6) for other in histories))
+            for history in histories
+            for purchase in history.purchases
+        ),
+        key=lambda purchase: (purchase.at, purchase.size, purchase.nodes, purchase.pods),
+    )
+    initial = sum(history.initial for history in histories)
+    return GroupHistory(facts, tuple(purchases), tuple(zip(changes, after, strict=True)), initial)
+
+
+# -- the local calendar
+
+
+def local_time(at: float, zone: ZoneInfo) -> tuple[date, int]:
+    """Return the local date and the minute of the day by its clock."""
+    shown = datetime.fromtimestamp(at, zone)
+    return shown.date(), shown.hour * 60 + shown.minute
+
+
+def instant_of(day: date, minute: int, zone: ZoneInfo) -> float:
+    """Return when a day's clock shows a minute (0 to 1440); the first time, where it does so twice."""
+    return (datetime(day.year, day.month, day.day, tzinfo=zone) + timedelta(minutes=minute)).timestamp()
+
+
+def local_dates(span: Span, zone: ZoneInfo) -> list[date]:
+    """Return the dates of which a part is in the span."""
+    first, last = local_time(span.since, zone)[0], local_time(span.until, zone)[0]
+    return [first + timedelta(days=number) for number in range((last - first).days + 1)]
