@@ -99,9 +99,9 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "advise",
             "schedules for what is needed at the same time of every day",
             (
-                "advise shop # the evidence, a test on the last days, the schedules",
-                "advise shop -o yaml > schedules.yaml # for spec.schedules of the policy",
-                "advise shop --days 28 --groups workers --time-zone Europe/Zurich",
+                "advise shop # evidence, test on the last days",
+                "advise shop -o yaml # for spec.schedules of the policy",
+                "advise shop --days 28 --groups workers",
             ),
         ),
         Command(

@@ -21,8 +21,8 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from chalicelib.command.advice.backtest import Advice, advise
-from chalicelib.command.advice.history import DAY, GroupFacts, Span, group_histories
+from chalicelib.command.schedule_advice.backtest import Advice, advise
+from chalicelib.command.schedule_advice.history import DAY, GroupFacts, RecordSpan, group_histories
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
 from chalicelib.model.scaling_rules import Schedule
 from chalicelib.schedules.cron import occurrences
@@ -210,7 +210,7 @@ def openb(days: float) -> tuple[QueuedPod, ...]:
     return tuple(sorted(pods))
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class AdviceComparison(msgspec.Struct, frozen=True):
     """A trace before and after the advice, on its unseen days."""
 
     advice: Advice
@@ -219,19 +219,19 @@ class Comparison(msgspec.Struct, frozen=True):
     after: TraceResult
 
 
-def compared(pods: Sequence[QueuedPod], days: float, unseen: float) -> Comparison:
+def compared(pods: Sequence[QueuedPod], days: float, unseen: float) -> AdviceComparison:
     """What the advice from the days before the last `unseen` ones does on those."""
     split, until = MONDAY + (days - unseen) * DAY, MONDAY + days * DAY
     before = Queue(pods, since=split).run(MONDAY, until)
     facts = {GROUP: GroupFacts(GROUP, GROUP, LEAD, learned=True, price=1.0, unneeded=UNNEEDED)}
     known = [operation for operation in before.operations if operation.status.updated_at < split]
-    advice = advise(group_histories(known, facts), Span(MONDAY, split), "UTC")
+    advice = advise(group_histories(known, facts), RecordSpan(MONDAY, split), "UTC")
     schedules = [proposal.schedule for proposal in advice.proposals]
     after = Queue(pods, schedules, split).run(MONDAY, until) if schedules else before
-    return Comparison(advice, unseen, before, after)
+    return AdviceComparison(advice, unseen, before, after)
 
 
-def report(comparisons: dict[str, Comparison]) -> str:
+def report(comparisons: dict[str, AdviceComparison]) -> str:
     """A table of comparisons."""
     columns = ("Trace", "Schedules", "Needless, as tested", "Waiting before, pod-minutes a day", "after",
                "Node hours before, a day", "after", "Bought before, a day", "after")  # fmt: skip

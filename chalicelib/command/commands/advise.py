@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.command.advice import output
-from chalicelib.command.advice.backtest import Advice, advise
-from chalicelib.command.advice.reading import read_record, usual_zone
-from chalicelib.command.output import Block, Table, emit, progress
+from chalicelib.command.output import Block, Table, emit, progress, warn
+from chalicelib.command.schedule_advice import output
+from chalicelib.command.schedule_advice.backtest import Advice, advise
+from chalicelib.command.schedule_advice.reading import read_record, usual_zone
 from chalicelib.command.store_access import add_table_argument, only_cluster, open_store, stored_policy
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
@@ -131,6 +131,7 @@ def _replayed(place: str, cluster: str, advice: Advice, since: float, until: flo
         decisions = recorded_decisions(reader(place), cluster, since, until)
         comparison = compare(decisions, [recorded, with_advice])
     if comparison is None:
+        warn(f"{cluster}: no decision of these days is recorded at {place}; the figures are {output.COMPUTED}")
         return None
     before, after = comparison.policies
     return {

@@ -9,19 +9,19 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
-from chalicelib.command.advice.backtest import Advice, Outcome, advise, outcome_of
-from chalicelib.command.advice.history import (
+from chalicelib.command.schedule_advice.backtest import MOST_PROPOSALS, Advice, ScheduleOutcome, advise, outcome_of
+from chalicelib.command.schedule_advice.history import (
     GroupFacts,
     GroupHistory,
-    Purchase,
-    Span,
+    GroupPurchase,
+    RecordSpan,
     gaps_between,
     group_histories,
     instant_of,
     local_time,
     together,
 )
-from chalicelib.command.advice.patterns import Pattern, days_text, fit, quantile, schedule_of
+from chalicelib.command.schedule_advice.patterns import Pattern, days_text, fit, quantile, schedule_of
 from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
 from chalicelib.model.scaling_rules import Headroom, Schedule
@@ -35,9 +35,9 @@ MONDAY = date(2026, 11, 2)
 WORKERS = GroupFacts("workers", "workers", 300.0, learned=True, price=0.5, currency="EUR")
 
 
-def span(days: float, zone: ZoneInfo = ZURICH, first: date = MONDAY) -> Span:
+def span(days: float, zone: ZoneInfo = ZURICH, first: date = MONDAY) -> RecordSpan:
     begin = instant_of(first, 0, zone)
-    return Span(begin, begin + days * DAY)
+    return RecordSpan(begin, begin + days * DAY)
 
 
 def history(
@@ -52,7 +52,7 @@ def history(
     purchases, sizes = [], []
     for day, minute in mornings:
         at = instant_of(day, minute, zone)
-        purchases.append(Purchase(at, nodes, 8, base + nodes))
+        purchases.append(GroupPurchase(at, nodes, 8, base + nodes))
         sizes += [(at, base + nodes), (instant_of(day, 18 * 60, zone), base)]
     return GroupHistory(facts, tuple(purchases), tuple(sizes), base)
 
@@ -67,11 +67,11 @@ def mornings(
     ]
 
 
-def patterns(own_history: GroupHistory, own_span: Span, zone: ZoneInfo = ZURICH) -> list[Pattern]:
+def patterns(own_history: GroupHistory, own_span: RecordSpan, zone: ZoneInfo = ZURICH) -> list[Pattern]:
     return fit(own_history, own_span, zone)[0]
 
 
-def one(own_history: GroupHistory, own_span: Span) -> Pattern:
+def one(own_history: GroupHistory, own_span: RecordSpan) -> Pattern:
     [pattern] = patterns(own_history, own_span)
     return pattern
 
@@ -190,13 +190,13 @@ def test_local_time_is_that_of_the_clock_on_days_with_23_and_25_hours() -> None:
 # -- one schedule on recorded days
 
 
-def opening(size: int, *purchases: tuple[float, int, int]) -> Outcome:
+def opening(size: int, *purchases: tuple[float, int, int]) -> ScheduleOutcome:
     """What min 6 for an hour from 08:00 UTC does. size: of the group at that time. purchases: minutes after it, nodes
     and pods."""
     at = datetime(2026, 11, 2, 8, tzinfo=UTC).timestamp()
-    bought = tuple(Purchase(at + minutes * 60, nodes, pods, 0) for minutes, nodes, pods in purchases)
+    bought = tuple(GroupPurchase(at + minutes * 60, nodes, pods, 0) for minutes, nodes, pods in purchases)
     schedule = Schedule("morning", "0 8 * * 1", 3600.0, groups=("workers",), min=6)
-    return outcome_of(schedule, GroupHistory(WORKERS, bought, (), size), Span(at - HOUR, at - HOUR + DAY))
+    return outcome_of(schedule, GroupHistory(WORKERS, bought, (), size), RecordSpan(at - HOUR, at - HOUR + DAY))
 
 
 def test_nodes_that_are_ready_before_the_demand_save_the_lead_time() -> None:
@@ -313,6 +313,25 @@ def test_purchases_of_changing_groups_become_headroom_of_the_cluster() -> None:
     assert refusals[-1].problem.endswith("it would replace the headroom spare of the policy")
 
 
+def test_advice_without_any_pattern_says_how_often_nodes_were_bought() -> None:
+    at_any_time = history([(MONDAY + timedelta(days=number), (number * 397) % 1440) for number in range(14)])
+    assert why(advice(at_any_time)) == [
+        "nodes were bought for waiting pods 14 times, and at no time of the day again and again"
+    ]
+    assert why(advice(history([]))) == ["no nodes were bought for waiting pods"]
+
+
+def test_only_the_schedules_that_save_most_are_proposed() -> None:
+    groups = [
+        history(mornings(14), GroupFacts(f"g{number}", f"g{number}", 60.0 + number))
+        for number in range(MOST_PROPOSALS + 2)
+    ]
+    result = advice(*groups)
+    assert len(result.proposals) == MOST_PROPOSALS
+    assert result.proposals[0].history.facts.name == f"g{MOST_PROPOSALS + 1}"
+    assert {refusal.name for refusal in result.refusals} == {"g0", "g1"}
+
+
 # -- the record
 
 
@@ -332,7 +351,7 @@ def test_history_has_purchases_for_pods_and_the_size_of_the_group() -> None:
         operation(60.0, OperationKind.DECREASE_TARGET, from_size=5, to_size=4),
     ]
     [result] = group_histories(reversed(operations), {"workers": WORKERS})
-    assert result.purchases == (Purchase(10.0, 3, 3, 5),)
+    assert result.purchases == (GroupPurchase(10.0, 3, 3, 5),)
     assert [result.size_at(at) for at in (5, 10, 11, 25, 35, 56, 70)] == [2, 2, 5, 6, 8, 5, 4]
 
 
@@ -347,8 +366,8 @@ def test_size_before_removals_alone_follows_from_todays_nodes() -> None:
 def test_all_groups_together_have_the_sum_of_their_sizes() -> None:
     slow = msgspec.structs.replace(WORKERS, lead=600.0, price=1.0)
     groups = [
-        GroupHistory(WORKERS, (Purchase(10.0, 2, 4, 3),), ((10.0, 3),), 1),
-        GroupHistory(slow, (Purchase(20.0, 2, 4, 4),), ((20.0, 4),), 2),
+        GroupHistory(WORKERS, (GroupPurchase(10.0, 2, 4, 3),), ((10.0, 3),), 1),
+        GroupHistory(slow, (GroupPurchase(20.0, 2, 4, 4),), ((20.0, 4),), 2),
     ]
     result = together(groups)
     assert [(purchase.at, purchase.size) for purchase in result.purchases] == [(10.0, 5), (20.0, 7)]
@@ -361,7 +380,7 @@ def test_all_groups_together_have_the_sum_of_their_sizes() -> None:
 def test_hours_without_points_of_the_charts_are_gaps() -> None:
     hours = [GaugePoint(number * HOUR, 1, 0) for number in (0, 1, 2, 7, 8)]
     assert gaps_between(hours) == ((3 * HOUR, 7 * HOUR),)
-    whole = Span(0, DAY, gaps_between(hours))
+    whole = RecordSpan(0, DAY, gaps_between(hours))
     covered = [number for number in range(9) if whole.covers(number * HOUR, (number + 1) * HOUR)]
     assert covered == [0, 1, 2, 7, 8]
 

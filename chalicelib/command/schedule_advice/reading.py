@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from chalicelib.command.advice.history import DAY, GroupFacts, GroupHistory, Span, gaps_between, group_histories
 from chalicelib.command.arguments import meant_group
+from chalicelib.command.schedule_advice.history import (
+    DAY,
+    GroupFacts,
+    GroupHistory,
+    RecordSpan,
+    gaps_between,
+    group_histories,
+)
 from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.operation import Operation, OperationKind
@@ -29,7 +36,7 @@ class Record(msgspec.Struct, frozen=True):
     policy: Policy
     text: str
     histories: tuple[GroupHistory, ...]
-    span: Span
+    span: RecordSpan
 
 
 def read_record(store: Store, cluster: str, text: str, days: int, groups: Collection[str], now: float) -> Record:
@@ -43,7 +50,7 @@ def read_record(store: Store, cluster: str, text: str, days: int, groups: Collec
         raise BadInput(cluster, "no pass has been made yet", f"repeat it after {days} days")
     memory, operations = store.memory.look(cluster), store.operations.ended(cluster)
     span = _span(passed, memory, days, now)
-    overview = _completed(passed.overview, memory, operations)
+    overview = _completed(passed.overview, memory)
     chosen = {meant_group(overview.groups, name, "--groups") for name in groups}
     facts = {
         group.group: facts
@@ -53,23 +60,22 @@ def read_record(store: Store, cluster: str, text: str, days: int, groups: Collec
     return Record(policy, text, group_histories(operations, facts), span)
 
 
-def _span(passed: LastPass, memory: Memory, days: int, now: float) -> Span:
+def _span(passed: LastPass, memory: Memory, days: int, now: float) -> RecordSpan:
     until = min(now, passed.state.last_success or passed.last_pass)
     since = max(until - days * DAY, memory.first_seen or until)
     gaps = gaps_between((*passed.hours, *passed.points))
-    return Span(since, until, tuple((begin, end) for begin, end in gaps if end > since))
+    return RecordSpan(since, until, tuple((begin, end) for begin, end in gaps if end > since))
 
 
-def _completed(overview: ClusterOverview, memory: Memory, operations: Sequence[Operation]) -> ClusterOverview:
-    """Return the overview with groups that only memory or operations know."""
-    known = {group.group for group in overview.groups}
-    others = {*memory.groups, *(operation.spec.group for operation in operations)} - known
+def _completed(overview: ClusterOverview, memory: Memory) -> ClusterOverview:
+    """Return the overview with groups that only memory knows. A group that is gone gets no advice."""
+    others = {*memory.groups} - {group.group for group in overview.groups}
     groups = (*overview.groups, *(GroupOverview(group) for group in sorted(others)))
     return msgspec.structs.replace(overview, groups=groups)
 
 
 def _facts(
-    overview: ClusterOverview, policy: Policy, memory: Memory, operations: Sequence[Operation], span: Span
+    overview: ClusterOverview, policy: Policy, memory: Memory, operations: Sequence[Operation], span: RecordSpan
 ) -> list[GroupFacts]:
     names = unique_names(overview.groups)
     bought = [operation.spec for operation in operations if operation.spec.kind is OperationKind.SCALE_UP]

@@ -15,13 +15,15 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from chalicelib.command.advice.history import DAY, QUARTER, GroupHistory, Span, local_time, together
-from chalicelib.command.advice.patterns import Pattern, days_text, fit, schedule_of
+from chalicelib.command.schedule_advice.history import DAY, QUARTER, GroupHistory, RecordSpan, local_time, together
+from chalicelib.command.schedule_advice.patterns import Pattern, days_text, fit, schedule_of
 from chalicelib.model.scaling_rules import Headroom, Schedule
 from chalicelib.schedules.cron import occurrences
 from chalicelib.schedules.overlap import Span as OpenTimes
 from chalicelib.schedules.overlap import both_open
 
+MOST_PROPOSALS = 40
+"""A policy has at most 50 schedules."""
 LEAST_DAYS = 14
 """Days of history without which nothing is proposed: each weekday must have come twice."""
 TESTED = 2 / 7
@@ -30,7 +32,7 @@ WRONG = 0.5
 """The share of tested openings, above which a schedule is not proposed, that opened for nothing."""
 
 
-class Outcome(msgspec.Struct, frozen=True, rename="camel"):
+class ScheduleOutcome(msgspec.Struct, frozen=True, rename="camel"):
     """What a schedule would have done. openings: that are within the record; needless: at which none of the nodes that
     it added was needed. quarters: of an hour in which it was open, missing: those in which nodes were bought for pods
     beyond it. held: quarters of all added nodes, unneeded: those of nodes that were not needed until it closed.
@@ -71,8 +73,8 @@ class Proposal(msgspec.Struct, frozen=True):
     schedule: Schedule
     pattern: Pattern
     history: GroupHistory
-    tested: Outcome
-    recorded: Outcome
+    tested: ScheduleOutcome
+    recorded: ScheduleOutcome
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -93,7 +95,7 @@ class Advice(msgspec.Struct, frozen=True):
 
 def advise(
     histories: Sequence[GroupHistory],
-    span: Span,
+    span: RecordSpan,
     zone: str,
     existing_schedules: Sequence[Schedule] = (),
     headroom: Sequence[Headroom] = (),
@@ -113,7 +115,17 @@ def advise(
     if len(histories) > 1:
         rest = together([_uncovered(history, proposals, ZoneInfo(zone)) for history in histories])
         _advise_group(rest, span, zone, present, proposals, refusals)
-    return msgspec.structs.replace(advice, proposals=tuple(proposals), refusals=tuple(refusals))
+    proposals.sort(key=lambda proposal: -proposal.tested.per_day(proposal.tested.saved))
+    refusals += [
+        Refusal(item.history.facts.name, f"{item.schedule.name}: saves less than the {MOST_PROPOSALS} best")
+        for item in proposals[MOST_PROPOSALS:]
+    ]
+    if not proposals and not refusals:
+        count = sum(len(history.purchases_between(span.since, span.until)) for history in histories)
+        times = "once" if count == 1 else f"{count} times"
+        text = f"nodes were bought for waiting pods {times}, and at no time of the day again and again"
+        refusals.append(Refusal("", text if count else "no nodes were bought for waiting pods"))
+    return msgspec.structs.replace(advice, proposals=tuple(proposals[:MOST_PROPOSALS]), refusals=tuple(refusals))
 
 
 class _Present(msgspec.Struct, frozen=True):
@@ -123,14 +135,14 @@ class _Present(msgspec.Struct, frozen=True):
     headroom: str
 
 
-def _whole_days(span: Span) -> int:
+def _whole_days(span: RecordSpan) -> int:
     """Return the whole days of a span; passes are not made at the same second."""
     return int(span.days + 0.01)
 
 
 def _advise_group(
     history: GroupHistory,
-    span: Span,
+    span: RecordSpan,
     zone: str,
     present: _Present,
     proposals: list[Proposal],
@@ -150,7 +162,7 @@ def _advise_group(
     for pattern in patterns:
         schedule = schedule_of(pattern, facts, zone)
         likely = next((other for other in earlier if other.is_like(pattern)), None)
-        tested = Outcome()
+        tested = ScheduleOutcome()
         if likely is not None:
             tested = outcome_of(schedule_of(likely, facts, zone), history, own.after(split))
         proposal = Proposal(schedule, pattern, history, tested, outcome_of(schedule, history, own))
@@ -182,17 +194,18 @@ def _problems(proposal: Proposal, present: _Present, *, tried: bool) -> Iterator
         yield f"it would have opened for nothing on {tested.needless} of {tested.openings} tested days"
 
 
-def _clash(schedule: Schedule, other: Schedule, name: str) -> bool:
+def _clash(schedule: Schedule, other_schedule: Schedule, name: str) -> bool:
     """Return whether two schedules set the same value at the same time. name: of the group, by which the other one may
     mean it."""
+    groups, most = {*other_schedule.groups}, other_schedule.max
     if schedule.min is not None:
-        is_same = other.min is not None or (other.max is not None and other.max < schedule.min)
-        is_same = is_same and (not other.groups or bool({*schedule.groups, name} & {*other.groups}))
+        is_contrary = other_schedule.min is not None or (most is not None and most < schedule.min)
+        is_same = is_contrary and (not groups or bool({*schedule.groups, name} & groups))
     else:
-        is_same = other.headroom is not None and not other.groups
+        is_same = other_schedule.headroom is not None and not groups
     if not is_same:
         return False
-    times = (OpenTimes(item.cron, item.time_zone, item.duration) for item in (schedule, other))
+    times = (OpenTimes(item.cron, item.time_zone, item.duration) for item in (schedule, other_schedule))
     return both_open(*times) is not None
 
 
@@ -214,9 +227,9 @@ def _uncovered(history: GroupHistory, proposals: Sequence[Proposal], zone: ZoneI
 # -- one schedule on recorded days
 
 
-def outcome_of(schedule: Schedule, history: GroupHistory, span: Span) -> Outcome:
+def outcome_of(schedule: Schedule, history: GroupHistory, span: RecordSpan) -> ScheduleOutcome:
     """Return what a schedule would have done in a span."""
-    zone, outcome = ZoneInfo(schedule.time_zone), Outcome(days=span.days)
+    zone, outcome = ZoneInfo(schedule.time_zone), ScheduleOutcome(days=span.days)
     openings = occurrences(schedule.cron, zone, span.since - 1.0)
     for at in takewhile(lambda at: at + schedule.duration <= span.until, openings):
         if span.covers(at, at + schedule.duration):
@@ -226,7 +239,7 @@ def outcome_of(schedule: Schedule, history: GroupHistory, span: Span) -> Outcome
     return msgspec.structs.replace(outcome, cost=cost)
 
 
-def _with_opening(outcome: Outcome, schedule: Schedule, history: GroupHistory, at: float) -> Outcome:
+def _with_opening(outcome: ScheduleOutcome, schedule: Schedule, history: GroupHistory, at: float) -> ScheduleOutcome:
     """Return an outcome with one more opening of the schedule."""
     facts, end = history.facts, at + schedule.duration
     size = history.size_at(at)
@@ -235,9 +248,7 @@ def _with_opening(outcome: Outcome, schedule: Schedule, history: GroupHistory, a
     stay = facts.unneeded  # nodes that are not needed when it closes go after that time, and are used meanwhile
     seconds = waited = saved = 0.0
     missing: set[int] = set()
-    for purchase in history.purchases:
-        if not at <= purchase.at < end + stay:
-            continue
+    for purchase in history.purchases_between(at, end + stay):
         used = min(free, purchase.nodes)
         free -= used
         seconds += used * (purchase.at - at)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -10,11 +10,11 @@ from zoneinfo import ZoneInfo
 import msgspec
 import yaml
 
-from chalicelib.command.advice.backtest import Advice, Outcome, Proposal, Refusal
-from chalicelib.command.advice.history import DAY
-from chalicelib.command.advice.patterns import QUANTILE, days_text
 from chalicelib.command.output import Block, Table, one_line, plural
 from chalicelib.command.policy_files import load_document
+from chalicelib.command.schedule_advice.backtest import Advice, Proposal, Refusal, ScheduleOutcome
+from chalicelib.command.schedule_advice.history import DAY
+from chalicelib.command.schedule_advice.patterns import QUANTILE, days_text
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import Policy
 from chalicelib.model.quantity import format_duration
@@ -23,6 +23,7 @@ from chalicelib.model.timestamps import format_time
 
 COMPUTED = "computed from ended operations and the prices of nodes"
 REPLAYED = "replayed with recorded decisions"
+_MOST_REFUSALS = 30
 LIMITS = (
     "A pod waits from the purchase until the node is usually ready; an operation names 50 pods at most.",
     "Nodes that a schedule, a rule or headroom of today buys are no evidence: what they serve is not proposed again.",
@@ -50,17 +51,24 @@ def validated(advice: Advice, text: str, cluster: str) -> Advice:
     load_document(text, cluster)
     document = yaml.safe_load(text)
     before = list(document["spec"].get("schedules") or [])
+
+    def problem_of(proposals: Sequence[Proposal]) -> str:
+        document["spec"]["schedules"] = [*before, *(entry_of(proposal.schedule) for proposal in proposals)]
+        try:
+            load_document(yaml.safe_dump(document, sort_keys=False), cluster)
+        except BadInput as error:
+            return error.problems[0].problem if isinstance(error, InputErrors) else error.problem
+        return ""
+
+    if not problem_of(advice.proposals):
+        return advice
     accepted: list[Proposal] = []
     refusals = list(advice.refusals)
     for proposal in advice.proposals:
-        entries = [entry_of(item.schedule) for item in (*accepted, proposal)]
-        document["spec"]["schedules"] = [*before, *entries]
-        try:
-            load_document(yaml.safe_dump(document, sort_keys=False), cluster)
-            accepted.append(proposal)
-        except BadInput as error:
-            problem = error.problems[0].problem if isinstance(error, InputErrors) else error.problem
+        if problem := problem_of([*accepted, proposal]):
             refusals.append(Refusal(proposal.history.facts.name, f"{proposal.schedule.name}: the policy: {problem}"))
+        else:
+            accepted.append(proposal)
     return msgspec.structs.replace(advice, proposals=tuple(accepted), refusals=tuple(refusals))
 
 
@@ -75,7 +83,7 @@ def fragment(cluster: str, advice: Advice) -> str:
     """Return the schedules as YAML for spec.schedules of the policy, with the evidence as comments."""
     lines = [f"# outscaler advise {one_line(cluster)}: from {advice.days:.0f} days of history; add it to the policy"]
     if not advice.proposals:
-        lines += [f"# nothing is proposed: {_refusal_text(refusal)}" for refusal in advice.refusals]
+        lines += [f"# nothing is proposed: {_refusal_text(refusal)}" for refusal in advice.refusals[:_MOST_REFUSALS]]
         return "\n".join([*lines, "spec: {}", ""])
     lines += ["spec:", "  schedules:"]
     for proposal in advice.proposals:
@@ -105,7 +113,7 @@ def _evidence(proposal: Proposal) -> Iterator[str]:
     )
 
 
-def _cost(outcome: Outcome, currency: str) -> str:
+def _cost(outcome: ScheduleOutcome, currency: str) -> str:
     if outcome.cost is None:
         return f"{outcome.per_day(outcome.node_hours):.1f} node hours"
     return f"{outcome.per_day(outcome.cost):.2f} {currency}".strip()
@@ -160,7 +168,7 @@ def _proposal_data(proposal: Proposal) -> dict[str, Any]:
     }
 
 
-def _outcome_data(outcome: Outcome, currency: str) -> dict[str, Any]:
+def _outcome_data(outcome: ScheduleOutcome, currency: str) -> dict[str, Any]:
     cost = None if outcome.cost is None else round(outcome.per_day(outcome.cost), 6)
     return {
         "openings": outcome.openings,
@@ -202,8 +210,10 @@ def blocks(cluster: str, advice: Advice, until: float, zone: str) -> Iterator[Bl
             title="The proposed schedules on all days, which they have seen",
             right=frozenset(range(1, 7)),
         )
-    rows = tuple((refusal.name or "(all)", refusal.problem) for refusal in advice.refusals)
-    yield Table(("group", "not proposed, because"), rows, title="Not proposed")
+    rows = [(refusal.name or "(all)", refusal.problem) for refusal in advice.refusals[:_MOST_REFUSALS]]
+    if more := len(advice.refusals) - len(rows):
+        rows.append(("", f"and {more} more; -o json has all"))
+    yield Table(("group", "because"), tuple(rows), title="Not proposed")
     if advice.proposals:
         yield "\n".join(LIMITS)
         yield fragment(cluster, advice)
@@ -225,7 +235,7 @@ def _pattern_row(proposal: Proposal) -> tuple[str, ...]:
     )
 
 
-def _test_row(name: str, proposal: Proposal, outcome: Outcome) -> tuple[str, ...]:
+def _test_row(name: str, proposal: Proposal, outcome: ScheduleOutcome) -> tuple[str, ...]:
     return (
         name,
         f"{outcome.needless} of {outcome.openings}",

@@ -11,15 +11,16 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 import msgspec
 
-from chalicelib.command.advice.history import (
+from chalicelib.command.schedule_advice.history import (
     GroupFacts,
     GroupHistory,
-    Purchase,
-    Span,
+    GroupPurchase,
+    RecordSpan,
     instant_of,
     local_dates,
     local_time,
@@ -37,6 +38,7 @@ SLACK = 15
 _BUSY = 0.5
 _QUARTERS, _DAY_MINUTES, _STEP = 96, 1440, 5
 _ALIKE, _FEW = 1.5, 2  # sizes of weekdays that are one pattern: the factor, and the difference that never matters
+_NEAR = 30  # minutes between times of the day that are the same
 _MOST_PERCENT = 100
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
@@ -65,18 +67,19 @@ class Pattern(msgspec.Struct, frozen=True):
         begin, end = self.first // 15 * 15, self.last // 15 * 15 + 15
         return _clock(begin), _clock(end)
 
-    def is_like(self, other: Pattern) -> bool:
+    def is_like(self, other_pattern: Pattern) -> bool:
         """Return whether both are about the same time of the same days."""
-        return bool({*self.weekdays} & {*other.weekdays}) and _apart((self.first, self.last), (other.first, other.last))
+        begins, ends = max(self.first, other_pattern.first), min(self.last, other_pattern.last)
+        return bool({*self.weekdays} & {*other_pattern.weekdays}) and begins <= ends + _NEAR
 
 
 class _Day(msgspec.Struct, frozen=True):
     """A local date. purchases: with the minute of the day."""
 
     date: date
-    purchases: tuple[tuple[int, Purchase], ...]
+    purchases: tuple[tuple[int, GroupPurchase], ...]
 
-    def within(self, begin: int, end: int) -> list[tuple[int, Purchase]]:
+    def within(self, begin: int, end: int) -> list[tuple[int, GroupPurchase]]:
         """Return the purchases from one minute to another."""
         return [(minute, purchase) for minute, purchase in self.purchases if begin <= minute < end]
 
@@ -95,11 +98,13 @@ def quantile(values: Iterable[float], share: float) -> float:
     return ordered[max(0, math.ceil(share * len(ordered) - 1e-9) - 1)]
 
 
-def fit(history: GroupHistory, span: Span, zone: ZoneInfo) -> tuple[list[Pattern], list[str]]:
+def fit(history: GroupHistory, span: RecordSpan, zone: ZoneInfo) -> tuple[list[Pattern], list[str]]:
     """Return the patterns of a group in the order of the day, and why busy times are none."""
-    calendar = _Calendar(history, span, zone)
     patterns: list[Pattern] = []
     refusals: list[str] = []
+    if len(history.purchases_between(span.since, span.until)) < 2:
+        return patterns, refusals
+    calendar = _Calendar(history, span, zone)
     for run in calendar.runs():
         candidates = calendar.patterns(run)
         for pattern in candidates:
@@ -119,17 +124,31 @@ def _problem(pattern: Pattern) -> str:
     return ""
 
 
+@lru_cache(maxsize=16)
+def _observed_quarters(span: RecordSpan, zone: ZoneInfo) -> dict[date, frozenset[int]]:
+    """Return the quarters of each day during which passes were made; the same for most groups."""
+
+    def is_observed(day: date, quarter: int) -> bool:
+        since = instant_of(day, quarter * 15, zone)
+        return span.covers(since, max(since, instant_of(day, quarter * 15 + 15, zone)))
+
+    return {
+        day: frozenset(quarter for quarter in range(_QUARTERS) if is_observed(day, quarter))
+        for day in local_dates(span, zone)
+    }
+
+
 class _Calendar:
     """The purchases of a group by local day."""
 
-    def __init__(self, history: GroupHistory, span: Span, zone: ZoneInfo) -> None:
-        self._history, self._span, self._zone = history, span, zone
-        by_date: dict[date, list[tuple[int, Purchase]]] = {}
-        for purchase in history.purchases:
-            if span.since <= purchase.at < span.until:
-                day, minute = local_time(purchase.at, zone)
-                by_date.setdefault(day, []).append((minute, purchase))
+    def __init__(self, history: GroupHistory, span: RecordSpan, zone: ZoneInfo) -> None:
+        self._history, self._zone = history, zone
+        by_date: dict[date, list[tuple[int, GroupPurchase]]] = {}
+        for purchase in history.purchases_between(span.since, span.until):
+            day, minute = local_time(purchase.at, zone)
+            by_date.setdefault(day, []).append((minute, purchase))
         self._days = [_Day(day, tuple(by_date.get(day, ()))) for day in local_dates(span, zone)]
+        self._observed = _observed_quarters(span, zone)
         # One window may hold its last quarter until the next one opens.
         self._join = math.ceil((history.facts.lead / 60 + SLACK) / 15) + 1
 
@@ -160,15 +179,11 @@ class _Calendar:
         bought = {day.date: {minute // 15 for minute, _ in day.purchases} for day in days}
         result = set()
         for quarter in range(_QUARTERS):
-            observed = [day for day in days if self._observed(day.date, quarter * 15, quarter * 15 + 15)]
+            observed = [day for day in days if quarter in self._observed[day.date]]
             hits = sum(bool(bought[day.date] & {quarter - 1, quarter, quarter + 1}) for day in observed)
             if hits and hits >= share * len(observed):
                 result.add(quarter)
         return result
-
-    def _observed(self, day: date, begin: int, end: int) -> bool:
-        since = instant_of(day, begin, self._zone)
-        return self._span.covers(since, max(since, instant_of(day, end, self._zone)))
 
     def patterns(self, run: _Run) -> list[Pattern]:
         """Return the patterns of a run: one, or several of weekdays that need other sizes, if each has enough days."""
@@ -209,7 +224,8 @@ class _Calendar:
         return [
             day
             for day in self._days
-            if day.date.weekday() in run.weekdays and self._observed(day.date, run.first * 15, run.last * 15 + 15)
+            if day.date.weekday() in run.weekdays
+            and self._observed[day.date].issuperset(range(run.first, run.last + 1))
         ]
 
     def _needed(self, day: _Day, begin: int, end: int) -> int:
@@ -251,11 +267,6 @@ def _spans(quarters: set[int], join: int) -> list[tuple[int, int]]:
         else:
             spans.append((quarter, quarter))
     return spans
-
-
-def _apart(first_ends: tuple[int, int], second_ends: tuple[int, int]) -> bool:
-    """Return whether two times of the day are at most half an hour apart."""
-    return first_ends[0] <= second_ends[1] + 30 and second_ends[0] <= first_ends[1] + 30
 
 
 # -- schedules

@@ -6,8 +6,8 @@ pods they were planned for. Nothing is therefore written for the advice.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
@@ -24,7 +24,11 @@ _LONGEST_GAP = 2.5 * HOUR  # between two points of the charts, while passes are 
 _REMOVES = (OperationKind.DELETE_NODES, OperationKind.DELETE_INSTANCES)
 
 
-class Purchase(msgspec.Struct, frozen=True):
+def _instant(change: tuple[float, int]) -> float:
+    return change[0]
+
+
+class GroupPurchase(msgspec.Struct, frozen=True):
     """Nodes that were bought for waiting pods. at: epoch seconds. pods: that it was planned for; an operation names 50
     of them at most. size: of the group with these nodes."""
 
@@ -58,17 +62,22 @@ class GroupHistory(msgspec.Struct, frozen=True):
     initial: its size before the first of them."""
 
     facts: GroupFacts
-    purchases: tuple[Purchase, ...] = ()
+    purchases: tuple[GroupPurchase, ...] = ()
     sizes: tuple[tuple[float, int], ...] = ()
     initial: int = 0
 
     def size_at(self, at: float) -> int:
         """Return the size of the group just before an instant."""
-        place = bisect_left(self.sizes, at, key=lambda change: change[0])
+        place = bisect_left(self.sizes, at, key=_instant)
         return self.sizes[place - 1][1] if place else self.initial
 
+    def purchases_between(self, begin: float, end: float) -> tuple[GroupPurchase, ...]:
+        """Return the purchases from one instant to another."""
+        places = (bisect_left(self.purchases, at, key=lambda purchase: purchase.at) for at in (begin, end))
+        return self.purchases[slice(*places)]
 
-class Span(msgspec.Struct, frozen=True):
+
+class RecordSpan(msgspec.Struct, frozen=True):
     """The time of which the record is complete. gaps: (since, until) without passes."""
 
     since: float
@@ -84,11 +93,11 @@ class Span(msgspec.Struct, frozen=True):
         """Return whether passes were made from begin to end."""
         return self.since <= begin and end <= self.until and not any(a < end and begin < b for a, b in self.gaps)
 
-    def after(self, since: float) -> Span:
+    def after(self, since: float) -> RecordSpan:
         """Return the part of it from an instant on."""
         return msgspec.structs.replace(self, since=max(self.since, since))
 
-    def before(self, until: float) -> Span:
+    def before(self, until: float) -> RecordSpan:
         """Return the part of it up to an instant."""
         return msgspec.structs.replace(self, until=min(self.until, until))
 
@@ -111,7 +120,7 @@ def group_histories(operations: Iterable[Operation], facts: Mapping[str, GroupFa
 
 def _history(facts: GroupFacts, operations: Sequence[Operation]) -> GroupHistory:
     purchases = tuple(
-        Purchase(spec.created_at, spec.to_size - spec.from_size, len(spec.pods), spec.to_size)
+        GroupPurchase(spec.created_at, spec.to_size - spec.from_size, len(spec.pods), spec.to_size)
         for spec in (operation.spec for operation in operations)
         if spec.kind is OperationKind.SCALE_UP and spec.pods and not spec.replacement and spec.to_size > spec.from_size
     )
@@ -160,18 +169,26 @@ def together(histories: Sequence[GroupHistory]) -> GroupHistory:
         unneeded=max((facts.unneeded for facts in buying), default=600.0),
         since=max((history.facts.since for history in histories), default=0.0),
     )
-    changes = sorted({at for history in histories for at, _ in history.sizes})
-    after = [sum(history.size_at(at + 1e-6) for history in histories) for at in changes]
-    purchases = sorted(
-        (
-            msgspec.structs.replace(purchase, size=sum(other.size_at(purchase.at + 1e-6) for other in histories))
-            for history in histories
-            for purchase in history.purchases
-        ),
-        key=lambda purchase: (purchase.at, purchase.size, purchase.nodes, purchase.pods),
-    )
-    initial = sum(history.initial for history in histories)
-    return GroupHistory(facts, tuple(purchases), tuple(zip(changes, after, strict=True)), initial)
+    initial = size = sum(history.initial for history in histories)
+    sizes = []
+    for at, change in sorted(change for history in histories for change in _changes(history)):
+        size += change
+        sizes.append((at, size))
+    purchases = [
+        msgspec.structs.replace(purchase, size=sizes[bisect_right(sizes, purchase.at, key=_instant) - 1][1])
+        for history in histories
+        for purchase in history.purchases
+    ]
+    purchases.sort(key=lambda purchase: (purchase.at, purchase.size, purchase.nodes, purchase.pods))
+    return GroupHistory(facts, tuple(purchases), tuple(sizes), initial)
+
+
+def _changes(history: GroupHistory) -> Iterator[tuple[float, int]]:
+    """Yield (instant, added nodes)."""
+    old = history.initial
+    for at, size in history.sizes:
+        yield at, size - old
+        old = size
 
 
 # -- the local calendar
@@ -188,7 +205,7 @@ def instant_of(day: date, minute: int, zone: ZoneInfo) -> float:
     return (datetime(day.year, day.month, day.day, tzinfo=zone) + timedelta(minutes=minute)).timestamp()
 
 
-def local_dates(span: Span, zone: ZoneInfo) -> list[date]:
+def local_dates(span: RecordSpan, zone: ZoneInfo) -> list[date]:
     """Return the dates of which a part is in the span."""
     first, last = local_time(span.since, zone)[0], local_time(span.until, zone)[0]
     return [first + timedelta(days=number) for number in range((last - first).days + 1)]
