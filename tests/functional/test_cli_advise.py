@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -26,6 +27,7 @@ from chalicelib.store.memory_rows import to_row
 from tests.builders import cluster, node
 from tests.functional.conftest import ACCOUNT_NOW as NOW
 from tests.operations import new_operation
+from tests.source_trees import ROOT
 from tests.unit.policy.policy_documents import GOOD
 
 Said = pytest.CaptureFixture[str]
@@ -164,6 +166,14 @@ def test_table_has_evidence_test_and_fragment(empty: Store, capsys: Said) -> Non
     assert "Workers Mon-Fri 08:15-08:30 10 of 10 3 of 3 40 90 min 6 10 8 * * 1-5, 30m" in lines
     assert any(line.startswith("Fitted to the first 10 days, tested on the last 4 (computed") for line in lines)
     assert "cron: 10 8 * * 1-5" in lines
+
+
+def test_worked_example_of_the_page_is_what_the_command_prints(empty: Store, capsys: Said) -> None:
+    record(empty, mornings(20, holiday=2))
+    page = (ROOT / "docs" / "advise.md").read_text("utf-8")
+    table, schedules = re.findall(r"```(?:yaml)?\n((?:shop:|spec:).*?)```", page, re.DOTALL)
+    assert printed(capsys, SHOP).startswith(table)
+    assert yaml.safe_load(printed(capsys, SHOP, "-o", "yaml")) == yaml.safe_load(schedules)
 
 
 def test_maximum_provision_time_is_the_lead_of_a_group_that_taught_none(empty: Store, capsys: Said) -> None:

@@ -109,7 +109,8 @@ def advise(
         return msgspec.structs.replace(advice, refusals=(refusal,))
     proposals: list[Proposal] = []
     refusals: list[Refusal] = []
-    present = _Present(list(existing_schedules), next((entry.name for entry in headroom if not entry.groups), ""))
+    names = {history.facts.group: history.facts.name for history in histories}
+    present = _Present(list(existing_schedules), tuple(headroom), names)
     for history in histories:
         _advise_group(history, span, zone, present, proposals, refusals)
     if len(histories) > 1:
@@ -129,10 +130,37 @@ def advise(
 
 
 class _Present(msgspec.Struct, frozen=True):
-    """What no further proposal may contradict: schedules, and the headroom of the whole cluster, "" for none."""
+    """What no further proposal may contradict. names: of groups, by their ids; schedules and headroom may use both."""
 
     schedules: list[Schedule]
-    headroom: str
+    headroom: tuple[Headroom, ...]
+    names: dict[str, str]
+
+    def shares_group(self, schedule: Schedule, others: Sequence[str]) -> bool:
+        """Return whether a schedule and others are about the same group; no others are all of them."""
+        own = {name for group in schedule.groups for name in (group, self.names.get(group, group))}
+        return not others or bool(own & {*others})
+
+    def contrary_schedule(self, schedule: Schedule) -> str:
+        """Return the name of a schedule that sets the same value of a group at the same time, "" for none."""
+        times = OpenTimes(schedule.cron, schedule.time_zone, schedule.duration)
+        for present in self.schedules:
+            most = present.max
+            if schedule.min is not None:
+                is_contrary = present.min is not None or (most is not None and most < schedule.min)
+            else:
+                is_contrary = present.headroom is not None
+            own_times = OpenTimes(present.cron, present.time_zone, present.duration)
+            is_contrary = is_contrary and self.shares_group(schedule, present.groups)
+            if is_contrary and both_open(times, own_times) is not None:
+                return present.name
+        return ""
+
+    def replaced_headroom(self, schedule: Schedule) -> str:
+        """Return the name of the headroom that a schedule with headroom would replace or add to, "" for none."""
+        if schedule.headroom is None:
+            return ""
+        return next((entry.name for entry in self.headroom if self.shares_group(schedule, entry.groups)), "")
 
 
 def _whole_days(span: RecordSpan) -> int:
@@ -180,10 +208,10 @@ def _problems(proposal: Proposal, present: _Present, *, tried: bool) -> Iterator
     schedule, facts, tested = proposal.schedule, proposal.history.facts, proposal.tested
     if schedule.min is not None and schedule.min <= facts.min:
         yield f"the group's minimum of {facts.min} is as large as the {schedule.min} that were needed"
-    if schedule.headroom is not None and present.headroom:
-        yield f"it would replace the headroom {present.headroom} of the policy"
-    if clash := next((other for other in present.schedules if _clash(schedule, other, facts.name)), None):
-        yield f"schedule {clash.name} sets the same at the same time"
+    if name := present.replaced_headroom(schedule):
+        yield f"the policy has the headroom {name} there already"
+    if name := present.contrary_schedule(schedule):
+        yield f"schedule {name} sets the same at the same time"
     if not tried:
         yield "the first days alone do not show it, so that it cannot be tested on the last"
     if not tested.openings:
@@ -192,21 +220,6 @@ def _problems(proposal: Proposal, present: _Present, *, tried: bool) -> Iterator
         yield "on the tested days it would have saved no waiting time"
     if tested.needless > WRONG * tested.openings:
         yield f"it would have opened for nothing on {tested.needless} of {tested.openings} tested days"
-
-
-def _clash(schedule: Schedule, other_schedule: Schedule, name: str) -> bool:
-    """Return whether two schedules set the same value at the same time. name: of the group, by which the other one may
-    mean it."""
-    groups, most = {*other_schedule.groups}, other_schedule.max
-    if schedule.min is not None:
-        is_contrary = other_schedule.min is not None or (most is not None and most < schedule.min)
-        is_same = is_contrary and (not groups or bool({*schedule.groups, name} & groups))
-    else:
-        is_same = other_schedule.headroom is not None and not groups
-    if not is_same:
-        return False
-    times = (OpenTimes(item.cron, item.time_zone, item.duration) for item in (schedule, other_schedule))
-    return both_open(*times) is not None
 
 
 def _uncovered(history: GroupHistory, proposals: Sequence[Proposal], zone: ZoneInfo) -> GroupHistory:

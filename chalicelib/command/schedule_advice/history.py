@@ -39,10 +39,10 @@ class GroupPurchase(msgspec.Struct, frozen=True):
 
 
 class GroupFacts(msgspec.Struct, frozen=True):
-    """What is known of a group today. group: its id, "" for all groups together. lead: seconds from a request until a
-    node is ready; learned: whether it is the median of what the group has taught. price: of a node per hour, 0.0:
-    unknown. min, max: its bounds, max -1: none. unneeded: seconds after which an unneeded node goes. since: the first
-    instant of which its operations are still stored."""
+    """What is known of a group today. group: its id, "" for several groups together, whose ids are in members. lead:
+    seconds from a request until a node is ready; learned: whether it is the median of what the group has taught.
+    price: of a node per hour, 0.0: unknown. min, max: its bounds, max -1: none. unneeded: seconds after which an
+    unneeded node goes. since: the first instant of which its operations are still stored."""
 
     group: str
     name: str
@@ -55,6 +55,12 @@ class GroupFacts(msgspec.Struct, frozen=True):
     max: int = -1
     unneeded: float = 600.0
     since: float = 0.0
+    members: tuple[str, ...] = ()
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of its groups, for a schedule."""
+        return (self.group,) if self.group else self.members
 
 
 class GroupHistory(msgspec.Struct, frozen=True):
@@ -152,22 +158,24 @@ def _size_change(operation: Operation) -> tuple[float, int, int] | None:
 
 
 def together(histories: Sequence[GroupHistory]) -> GroupHistory:
-    """Return all groups as one: the lead time is the longest, the price the mean of the nodes bought, 0.0 where one is
-    not known or currencies differ."""
+    """Return the groups that buy as one: the lead time is the longest, the price the mean of the nodes bought, 0.0
+    where one is not known or currencies differ."""
+    histories = [history for history in histories if history.purchases]
+    members = [history.facts for history in histories]
     weights = [sum(purchase.nodes for purchase in history.purchases) for history in histories]
-    buying = [history.facts for history, weight in zip(histories, weights, strict=True) if weight]
-    priced = len({facts.currency for facts in buying}) == 1 and all(facts.price for facts in buying)
-    total = sum(history.facts.price * weight for history, weight in zip(histories, weights, strict=True))
+    priced = len({facts.currency for facts in members}) == 1 and all(facts.price for facts in members)
+    total = sum(facts.price * weight for facts, weight in zip(members, weights, strict=True))
     facts = GroupFacts(
         "",
-        "all groups",
-        max((facts.lead for facts in buying), default=0.0),
-        bool(buying) and all(facts.learned for facts in buying),
+        "changing groups",
+        max((facts.lead for facts in members), default=0.0),
+        bool(members) and all(facts.learned for facts in members),
         total / sum(weights) if priced else 0.0,
-        buying[0].currency if priced else "",
-        sum(history.facts.ready for history in histories),
-        unneeded=max((facts.unneeded for facts in buying), default=600.0),
-        since=max((history.facts.since for history in histories), default=0.0),
+        members[0].currency if priced else "",
+        sum(facts.ready for facts in members),
+        unneeded=max((facts.unneeded for facts in members), default=600.0),
+        since=max((facts.since for facts in members), default=0.0),
+        members=tuple(facts.group for facts in members),
     )
     initial = size = sum(history.initial for history in histories)
     sizes = []

@@ -274,7 +274,7 @@ def _spans(quarters: set[int], join: int) -> list[tuple[int, int]]:
 
 def schedule_of(pattern: Pattern, facts: GroupFacts, zone: str) -> Schedule:
     """Return the schedule that has the nodes ready when a pattern begins: it opens earlier by the group's lead time and
-    sets the minimum of the group, or the headroom of the cluster where the facts are of all groups."""
+    sets the minimum of the group, or the headroom of several groups together."""
     opens = (pattern.first - math.ceil(facts.lead / 60)) // _STEP * _STEP
     closes = -(-(pattern.last + SLACK) // _STEP) * _STEP
     before = -(opens // _DAY_MINUTES)  # days by which it opens before the pattern's
@@ -289,7 +289,7 @@ def schedule_of(pattern: Pattern, facts: GroupFacts, zone: str) -> Schedule:
         cron,
         (closes - opens) * 60.0,
         zone,
-        groups=(facts.group,) if facts.group else (),
+        groups=facts.ids,
         min=size if facts.group else None,
         headroom=None if facts.group else pattern.percent,
     )

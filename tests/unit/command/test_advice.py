@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
+import yaml
 
 from chalicelib.command.schedule_advice.backtest import MOST_PROPOSALS, Advice, ScheduleOutcome, advise, outcome_of
 from chalicelib.command.schedule_advice.history import (
@@ -21,13 +22,16 @@ from chalicelib.command.schedule_advice.history import (
     local_time,
     together,
 )
+from chalicelib.command.schedule_advice.output import entry_of
 from chalicelib.command.schedule_advice.patterns import Pattern, days_text, fit, quantile, schedule_of
 from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
 from chalicelib.model.scaling_rules import Headroom, Schedule
+from chalicelib.policy.load import load
 from chalicelib.schedules.cron import occurrences
 from chalicelib.schedules.maintenance_windows import check_cron
 from tests.operations import new_operation
+from tests.unit.policy.policy_documents import with_spec
 
 DAY, HOUR = 86400.0, 3600.0
 ZURICH = ZoneInfo("Europe/Zurich")
@@ -299,18 +303,25 @@ def test_advice_does_not_contradict_schedules_of_the_policy(schedule: Schedule, 
     assert [schedule.name in refusal.problem for refusal in result.refusals] == [True] * clashes
 
 
-def test_purchases_of_changing_groups_become_headroom_of_the_cluster() -> None:
+def test_purchases_of_changing_groups_become_headroom_of_them_together() -> None:
     every = mornings(28)
     groups = [
         history(every[number::4], msgspec.structs.replace(WORKERS, group=name, name=name), base=5)
         for number, name in enumerate("abcd")
     ]
     [proposal] = advice(*groups, days=28).proposals
-    assert (proposal.schedule.headroom, proposal.schedule.min, proposal.schedule.groups) == (20, None, ())
+    assert (proposal.schedule.headroom, proposal.schedule.min, proposal.schedule.groups) == (
+        20,
+        None,
+        ("a", "b", "c", "d"),
+    )
     assert proposal.schedule.cron.endswith("* * 1-5")
-    spare = [Headroom("spare", percent=10)]
-    refusals = advice(*groups, days=28, headroom=spare).refusals
-    assert refusals[-1].problem.endswith("it would replace the headroom spare of the policy")
+    load(with_spec(yaml.safe_dump({"schedules": [entry_of(proposal.schedule)]}, sort_keys=False)), place="policy")
+    for headroom in (Headroom("spare", percent=10), Headroom("spare", ("c",), percent=10)):
+        refusals = advice(*groups, days=28, headroom=[headroom]).refusals
+        assert refusals[-1].problem.endswith("the policy has the headroom spare there already")
+    elsewhere = Headroom("spare", ("z",), percent=10)
+    assert advice(*groups, days=28, headroom=[elsewhere]).proposals[0].schedule == proposal.schedule
 
 
 def test_advice_without_any_pattern_says_how_often_nodes_were_bought() -> None:
@@ -363,7 +374,7 @@ def test_size_before_removals_alone_follows_from_todays_nodes() -> None:
     assert [result.size_at(at) for at in (0, 60)] == [5, 3]
 
 
-def test_all_groups_together_have_the_sum_of_their_sizes() -> None:
+def test_groups_together_have_the_sum_of_their_sizes() -> None:
     slow = msgspec.structs.replace(WORKERS, lead=600.0, price=1.0)
     groups = [
         GroupHistory(WORKERS, (GroupPurchase(10.0, 2, 4, 3),), ((10.0, 3),), 1),
