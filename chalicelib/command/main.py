@@ -95,6 +95,16 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             ),
         ),
         Command(
+            "advise",
+            "advise",
+            "schedules for what is needed at the same time of every day",
+            (
+                "advise shop # evidence, test on the last days",
+                "advise shop -o yaml # for spec.schedules of the policy",
+                "advise shop --days 28 --groups workers",
+            ),
+        ),
+        Command(
             "shadow",
             "shadow",
             "compare mode shadow with the autoscaler that acts in the cluster",

@@ -38,7 +38,7 @@ def show(args: argparse.Namespace) -> int:
     days = args.days or _USUAL_DAYS
     with progress("replaying"):
         comparison = compare(
-            _decisions(reader(args.place), args.name, now - days * 86400, now),
+            recorded_decisions(reader(args.place), args.name, now - days * 86400, now),
             [lambda decision: _recorded(decision, other), lambda decision: _given(decision, other)],
         )
     if comparison is None:
@@ -61,8 +61,10 @@ def show(args: argparse.Namespace) -> int:
     return 0
 
 
-def _decisions(decision_reader: DecisionReader, cluster: str, since: float, until: float) -> Iterator[RecordedDecision]:
-    """Yield the decisions that can be read."""
+def recorded_decisions(
+    decision_reader: DecisionReader, cluster: str, since: float, until: float
+) -> Iterator[RecordedDecision]:
+    """Yield the decisions between two instants that can be read, the oldest first."""
     unreadable = 0
     for number, path in enumerate(paths_between(decision_reader, cluster, since, until)):
         if number >= _MOST:
@@ -104,7 +106,7 @@ def _blocks(cluster: str, comparison: Comparison, notes: list[str]) -> Iterator[
         (f"cost {currency}".strip(), f"{recorded.cost.get(currency, 0.0):.2f}", f"{given.cost.get(currency, 0.0):.2f}")
         for currency in currencies
     ]
-    rows += [(title, f"{figure(recorded):g}", f"{figure(given):g}") for title, figure in _FIGURES.items()]
+    rows += [(title, f"{figure(recorded):g}", f"{figure(given):g}") for title, figure in FIGURES.items()]
     yield (
         f"{cluster}: {comparison.hours:.1f} hours between {format_time(comparison.since)} and "
         f"{format_time(comparison.until)}, {plural(comparison.decisions, 'recorded decision')}"
@@ -113,7 +115,7 @@ def _blocks(cluster: str, comparison: Comparison, notes: list[str]) -> Iterator[
     yield "\n".join(notes)
 
 
-_FIGURES: dict[str, Callable[[PolicyCost], float]] = {
+FIGURES: dict[str, Callable[[PolicyCost], float]] = {
     "minutes that pods waited": lambda cost: cost.pending_minutes,
     "nodes bought": lambda cost: cost.nodes_bought,
     "nodes removed": lambda cost: cost.nodes_removed,

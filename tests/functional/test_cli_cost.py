@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import msgspec
 import pytest
 import yaml
-from moto import mock_aws
 
 from chalicelib.command.main import main
 from chalicelib.model.bill import ClusterBill
@@ -21,7 +18,6 @@ from chalicelib.model.operation import OperationKind, OperationState, RemovalTar
 from chalicelib.model.overview import ClusterOverview, GroupOverview
 from chalicelib.model.plan import ConsolidationReport, Move, MovePurchase
 from chalicelib.model.policy import NodePrices, Options, Policy
-from chalicelib.model.policy_permissions import STRICT
 from chalicelib.plan.bill import cluster_bill
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.state.cluster_state import build_cluster_state
@@ -30,15 +26,15 @@ from chalicelib.record.carry_over import CarryOver
 from chalicelib.record.journal import decision, plan_entry
 from chalicelib.replay.recorded_decision import RecordedDecision, encode, key_of
 from chalicelib.store import Store
-from infra.emulators.aws import create_table
 from tests.builders import ClusterBuilder, cluster, node
 from tests.functional import saved_cluster
+from tests.functional.conftest import ACCOUNT_NOW as NOW
+from tests.functional.conftest import ACCOUNT_TABLE
 from tests.operations import new_operation
 from tests.unit.policy.policy_documents import GOOD
 
 Said = pytest.CaptureFixture[str]
-NOW = 1_795_000_000.0  # 2026-11-18T11:06:40Z
-TABLE, SHOP = "outscaler-cli", "shop"
+SHOP = "shop"
 
 
 def shop() -> ClusterBuilder:
@@ -57,22 +53,10 @@ def bill_of(builder: ClusterBuilder) -> ClusterBill:
 
 
 @pytest.fixture
-def empty(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+def empty(account: Store) -> Store:
     """A cluster with a policy and without a pass."""
-    for name, value in {
-        "AWS_DEFAULT_REGION": "eu-central-2",
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "OUTSCALER_TABLE": TABLE,
-    }.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr("time.time", lambda: NOW)
-    with mock_aws():
-        create_table(boto3.client("dynamodb"), TABLE)
-        store = Store(TABLE, clock=lambda: NOW)
-        store.deployment_settings().publish(STRICT)
-        store.policies.put(SHOP, GOOD.replace("prod-geneva", SHOP), "d1", None)
-        yield store
+    account.policies.put(SHOP, GOOD.replace("prod-geneva", SHOP), "d1", None)
+    return account
 
 
 @pytest.fixture
@@ -101,7 +85,7 @@ def store(empty: Store) -> Store:
         currency="EUR",
     )
     memory, clock = Memory(), iter((NOW - 7200,) * 50)
-    early = Store(TABLE, clock=lambda: next(clock))
+    early = Store(ACCOUNT_TABLE, clock=lambda: next(clock))
     lease = early.leases.acquire(SHOP, "pass", 60)
     early.memory.save(SHOP, early.memory.load(SHOP), memory, (planned,), lease)
     early.leases.release(lease)

@@ -9,11 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import boto3
 import msgspec
 import pytest
 import yaml
-from moto import mock_aws
 
 from chalicelib.command.commands import get
 from chalicelib.command.main import main
@@ -24,7 +22,6 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOverview
 from chalicelib.model.pause import Pause
 from chalicelib.model.policy import Options
-from chalicelib.model.policy_permissions import STRICT
 from chalicelib.record import carry_over
 from chalicelib.record.carry_over import CarryOver
 from chalicelib.record.journal import decision, plan_entry
@@ -32,15 +29,13 @@ from chalicelib.record.metric_values import pass_gauges
 from chalicelib.store import Store
 from chalicelib.store.errors import StoreError
 from chalicelib.store.leases import PassFailure
-from infra.emulators.aws import create_table
 from tests.builders import cluster
+from tests.functional.conftest import ACCOUNT_NOW as NOW
 from tests.operations import new_operation
 from tests.unit.command.test_cli_tables import Terminal
 from tests.unit.policy.policy_documents import GOOD
 
 Said = pytest.CaptureFixture[str]
-NOW = 1_795_000_000.0  # 2026-11-18T11:06:40Z
-TABLE = "outscaler-cli"
 SHOP, LAB = "shop", "lab"
 BURST = "MachineDeployment/default/burst"
 OVERVIEW = ClusterOverview(
@@ -58,22 +53,11 @@ OVERVIEW = ClusterOverview(
 
 
 @pytest.fixture
-def empty(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    for name, value in {
-        "AWS_DEFAULT_REGION": "eu-central-2",
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "OUTSCALER_TABLE": TABLE,
-        "TZ": "Europe/Zurich",
-    }.items():
-        monkeypatch.setenv(name, value)
+def empty(account: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """Empty tables, and a machine in Zurich."""
+    monkeypatch.setenv("TZ", "Europe/Zurich")
     time.tzset()
-    monkeypatch.setattr("time.time", lambda: NOW)
-    with mock_aws():
-        create_table(boto3.client("dynamodb"), TABLE)
-        store = Store(TABLE, clock=lambda: NOW)
-        store.deployment_settings().publish(STRICT)
-        yield store
+    yield account
     monkeypatch.delenv("TZ")
     time.tzset()
 

@@ -13,7 +13,8 @@ from chalicelib.command.commands.history import JournalFilter
 from chalicelib.record.journal import plan_entry
 from chalicelib.store import JournalEntry, Store
 from tests.builders import cluster
-from tests.functional.test_cli_get import BURST, NOW, SHOP, answer, empty, printed, screen, store
+from tests.functional.conftest import ACCOUNT_NOW as NOW
+from tests.functional.test_cli_get import BURST, SHOP, answer, empty, printed, screen, store
 
 __all__ = ["empty", "screen", "store"]  # fixtures
 

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
 from chalicelib.command.main import main
 from chalicelib.model.memory import BreakerState, Memory
 from chalicelib.model.timestamps import format_time
 from chalicelib.store import Store
-from infra.emulators.aws import create_table
+from tests.functional.conftest import ACCOUNT_NOW as NOW
 from tests.unit.policy.policy_documents import GOOD
 
 Said = pytest.CaptureFixture[str]
-NOW = 1_795_000_000.0
-TABLE = "outscaler-cli"
 NAME = "prod-geneva"
 ME = "arn:aws:sts::123456789012:user/moto"  # the caller in moto
 
@@ -33,20 +28,9 @@ class TypedAnswer(io.StringIO):
 
 
 @pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    for name, value in {
-        "AWS_DEFAULT_REGION": "eu-central-2",
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "OUTSCALER_TABLE": TABLE,
-    }.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr("time.time", lambda: NOW)
-    with mock_aws():
-        create_table(boto3.client("dynamodb"), TABLE)
-        store = Store(TABLE, clock=lambda: NOW)
-        store.policies.put(NAME, GOOD, "d", None)
-        yield store
+def store(account: Store) -> Store:
+    account.policies.put(NAME, GOOD, "d", None)
+    return account
 
 
 def remember(store: Store, breaker: BreakerState) -> None:

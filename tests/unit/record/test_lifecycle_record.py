@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.model.memory import InterruptionNotice, Memory, NodeMemory, Replacement, ReplacementState, SickCondition
+from chalicelib.model.memory import InterruptionNotice, Memory, Replacement, ReplacementState
 from chalicelib.model.operation import REPLACES, Operation, OperationKind, OperationState, RemovalTarget
 from chalicelib.model.outcome import ABANDONED, NOTICE_TAKEN_BACK, Failed, InProgress, Succeeded
-from chalicelib.model.plan import Removal, Restart
+from chalicelib.model.plan import LifecycleVerdict, Removal, Restart
 from chalicelib.model.policy import Mode, NodeLifecycle, Policy, Spot
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import DisruptionReason
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.reasons.text import disruption_words
 from chalicelib.record.consolidation_view import replacement_action, replacement_views
