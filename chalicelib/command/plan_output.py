@@ -104,7 +104,6 @@ def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = 
             if plan.lifecycle
             else {}
         ),
-        **({"restarts": [msgspec.to_builtins(restart) for restart in plan.restarts]} if plan.restarts else {}),
         "notes": [_coded(note) for note in plan.notes],
         **({"unreadProviders": unread} if unread else {}),
         "gaps": [msgspec.to_builtins(gap) for gap in plan.gaps],

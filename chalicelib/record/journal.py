@@ -187,9 +187,8 @@ def decision(plan: Plan) -> str:
         )
     if plan.consolidation is not None:
         parts.append(_consolidated(plan.consolidation))
-    if plan.lifecycle or plan.restarts:
-        due = [(item.node, item.why, item.held.code if item.held is not None else "") for item in plan.lifecycle]
-        parts.append([due, [restart.node for restart in plan.restarts]])
+    if plan.lifecycle:
+        parts.append([(due.node, due.why, due.held.code if due.held is not None else "") for due in plan.lifecycle])
     if plan.restarts:
         parts.append([(restart.node, restart.condition.partition("=")[0]) for restart in plan.restarts])
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:16]
