@@ -25,12 +25,10 @@ WORST = 900_000
 
 class ExpectedPrice(msgspec.Struct, frozen=True):
     """What a node of a group costs per hour, in millionths. price: according to the list or the provider; amount: the
-    expected price. ready: the median seconds until ready, None if unknown. failure_rate: None if unknown."""
+    expected price."""
 
     price: int
     amount: int
-    ready: int | None = None
-    failure_rate: float | None = None
 
 
 def expected_prices(state: ClusterState) -> dict[str, ExpectedPrice]:
@@ -45,7 +43,7 @@ def expected_prices(state: ClusterState) -> dict[str, ExpectedPrice]:
             continue
         known = join_summary(group.memory.joins, state.now)
         amount = weighed(price.amount, known.median or 0, known.failure_rate or 0.0)
-        prices[name] = ExpectedPrice(price.amount, amount, known.median, known.failure_rate)
+        prices[name] = ExpectedPrice(price.amount, amount)
     return prices
 
 
