@@ -265,6 +265,28 @@ ROWS: tuple[tuple[str, tuple[GrafanaPanel, ...]], ...] = (
         ),
     ),
     (
+        "What groups teach",
+        (
+            GrafanaPanel(
+                "Time until ready",
+                (
+                    (
+                        "max by (node_group, quantile) (outscaler_node_ready_seconds{})",
+                        "{{node_group}} {{quantile}}",
+                    ),
+                ),
+                unit="s",
+                help="Needs emitPerNodegroupMetrics: true.",
+            ),
+            GrafanaPanel(
+                "Nodes that do not come",
+                (("max by (node_group) (outscaler_node_failure_rate{})", "{{node_group}}"),),
+                unit="percentunit",
+                help="Needs emitPerNodegroupMetrics: true.",
+            ),
+        ),
+    ),
+    (
         "Groups",
         (
             GrafanaPanel(

@@ -27,14 +27,10 @@ WORST = 900_000
 
 class ExpectedPrice(msgspec.Struct, frozen=True):
     """What a node of a group costs per hour, in millionths. price: according to the list or the provider; amount: the
-    expected price. ready: the median seconds until ready, None if unknown. failure_rate: None if unknown. risk: what
-    interruptions add to a spot group's price."""
+    expected price."""
 
     price: int
     amount: int
-    ready: int | None = None
-    failure_rate: float | None = None
-    risk: int = 0
 
 
 def expected_prices(state: ClusterState) -> dict[str, ExpectedPrice]:
@@ -52,8 +48,9 @@ def expected_prices(state: ClusterState) -> dict[str, ExpectedPrice]:
             continue
         known = join_summary(group.memory.joins if learns else None, state.now)
         risk = risk_premium(group, state) if name in spots else 0
-        amount = weighed(price.amount, known.median or 0, known.failure_rate or 0.0) + risk
-        prices[name] = ExpectedPrice(price.amount, amount, known.median, known.failure_rate, risk)
+        prices[name] = ExpectedPrice(
+            price.amount, weighed(price.amount, known.median or 0, known.failure_rate or 0.0) + risk
+        )
     return prices
 
 

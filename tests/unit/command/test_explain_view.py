@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import msgspec
 import pytest
 
-from chalicelib.command import explain_group, explain_node, explain_pod, explain_view
+from chalicelib.command import explain_group, explain_node, explain_pod, explain_view, plan_output
 from chalicelib.command.explain_view import ExplainContext, Explanation
-from chalicelib.command.output import Table
+from chalicelib.command.output import Table, show
 from chalicelib.command.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.model.memory import GroupMemory, JoinStatistics, Memory, ScaleUpRequest
 from chalicelib.model.plan import GroupVerdict, IgnoredPods, NodeVerdict, Plan, PodPlacement, ScaleUp, UnschedulablePods
@@ -268,3 +269,18 @@ def test_explain_result_is_serializable_data() -> None:
         explain_group.answer(made, "g"),
     ):
         assert msgspec.json.encode(explain_view.as_document(answer, made))
+
+
+def test_plan_shows_price_and_expected_price_where_they_were_weighed() -> None:
+    verdicts = (
+        GroupVerdict("web", "test", 0, 10, 2, option_nodes=1, option_pods=2, price=100_000, expected_price=104_751),
+        GroupVerdict("plain", "test", 0, 10, 2, option_nodes=1, option_pods=2),
+    )
+    plan = msgspec.structs.replace(shop().plan(), groups=verdicts)
+    timings = {"decode": 0.0, "plan": 0.0}
+    options = {group["group"]: group["option"] for group in plan_output.as_document(plan, timings)["groups"]}
+    assert (options["web"]["pricePerHour"], options["web"]["expectedPerHour"]) == (0.1, 0.104751)
+    assert options["plain"] == {"nodes": 1, "pods": 2, "waste": 0.0}
+    shown = io.StringIO()
+    show(plan_output.as_blocks(plan, timings), shown)
+    assert "1 for 2 pods, waste 0.00, 0.1 an hour, expected 0.104751" in shown.getvalue()

@@ -205,7 +205,27 @@ def test_instance_that_joins_after_it_was_late_has_joined() -> None:
     assert counts(story) == ((1050,), 1, 0)
 
 
+def test_late_instance_whose_error_is_reported_then_counts_once() -> None:
+    story = begun()
+    story.request(1, NOW + 10, takes=900)
+    story.see(10, OLD_NODE, instances=[instance("x")])
+    for failed in (False, True):
+        story.see(1000 + 60 * failed, OLD_NODE, instances=[instance("x", failed=failed)])
+        assert counts(story) == ((), 0, 1)
+
+
 # -- memory
+
+
+def test_statistics_of_a_clock_that_was_wrong_begin_anew_and_keep_their_times() -> None:
+    story = begun()
+    wrong = JoinStatistics(ready=(100,), joined=1, counted_at=NOW, starting={"b": NOW}, seen_until=NOW + 2 * DAY)
+    group = msgspec.structs.replace(story.group, joins=wrong)
+    story.memory = msgspec.structs.replace(story.memory, groups={"g": group})
+    story.see(60, OLD_NODE)
+    assert (story.joins.ready, story.joins.starting, story.joins.seen_until) == ((100,), {}, OLD)
+    story.see(180, OLD_NODE, new_node("a", NOW + 100, NOW + 130))
+    assert counts(story) == ((100,), 2, 0)
 
 
 def test_pass_without_a_join_changes_nothing_of_the_statistics() -> None:
