@@ -79,7 +79,7 @@ class _Envelope(msgspec.Struct, frozen=True, rename="camel"):
     involved_object: msgspec.Raw = msgspec.Raw(b"")
     regarding: msgspec.Raw = msgspec.Raw(b"")
     audit_id: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="auditID")
-    spec_version: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="specversion")
+    specversion: msgspec.Raw = msgspec.Raw(b"")
 
 
 class _Reference(msgspec.Struct, frozen=True):
@@ -177,7 +177,7 @@ def _parse_list(items: list[msgspec.Raw], place: str, form: str) -> ParsedEvents
 
 
 def _parse_event(raw: msgspec.Raw | bytes, envelope: _Envelope, place: str, list_form: str) -> ClusterEvent:
-    if envelope.spec_version and not (envelope.kind or envelope.api_version):
+    if envelope.specversion and not (envelope.kind or envelope.api_version):
         return _cloud_event(_decoded(raw, _CloudEvent, place), place)
     marks = (CORE, envelope.involved_object), (EVENTS, envelope.regarding), (AUDIT, envelope.audit_id)
     unmarked = AUDIT if list_form == AUDIT else ""

@@ -197,7 +197,7 @@ class ReplacementView(msgspec.Struct, frozen=True, rename="camel"):
     operations: tuple[str, ...]
     done: int
     of: int
-    reason: str = DisruptionReason.CONSOLIDATION.value
+    reason: str
 
     @property
     def purpose(self) -> str:

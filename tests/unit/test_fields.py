@@ -240,6 +240,7 @@ EXPECTED: dict[str, object] = {
 #: class.field -> its name in rows, messages and answers, where it is not the field's own in another spelling.
 NAMES = {
     "_Envelope.audit_id": "auditID",
+    "_NodeInfo.boot_id": "bootID",
     "ListMeta.next_page": "continue",
     "ListMeta.remaining": "remainingItemCount",
     "_OwnedFields.data": "f:data",

@@ -209,15 +209,15 @@ def leave(operation: Operation, context: StepContext, now: float) -> Outcome:
     return _wait_for_end(operation, context, now, stay_in_step(operation, waited, "leave", pause))
 
 
-def _wait_for_end(operation: Operation, context: StepContext, now: float, otherwise: Outcome) -> Outcome:
-    """Return the end of a removal whose node is gone, or has not been taken; `otherwise` while neither is certain. A
+def _wait_for_end(operation: Operation, context: StepContext, now: float, outcome: Outcome) -> Outcome:
+    """Return the end of a removal whose node is gone, or has not been taken; `outcome` while neither is certain. A
     node that is there and not Ready is switched off: its object is removed later by whoever registered it."""
     progress = read(operation)
     present = present_nodes(operation, progress, context)
     if not present:
         return _gone(progress)
     if now < _returns_at(operation):
-        return otherwise
+        return outcome
     try:
         nodes = [context.cluster.node(name) for name in present]
     except ClusterError:
@@ -229,7 +229,7 @@ def _wait_for_end(operation: Operation, context: StepContext, now: float, otherw
     return (
         _gone(progress, present)
         if now >= (operation.spec.deadline or interruption_deadline(operation.spec))
-        else otherwise
+        else outcome
     )
 
 

@@ -390,7 +390,6 @@ class CircuitBreaker:
     removed until an operator has reviewed it (`outscaler release`).
 
     - It counts what was planned, whether or not it was completed; operations in flight are included.
-    - Nodes that their vendor takes back do not count in the share: no plan has chosen them.
     - It counts only pods that must move: DaemonSet pods and pods that go with the node are not counted.
     - While it is released, neither the limits nor the share apply; removals are still counted for the time afterwards.
     - A cluster without maxDisruption stores no state for it.
