@@ -17,6 +17,7 @@ from chalicelib.command.doctor.permissions import (
     rule_yaml,
 )
 from chalicelib.command.doctor.registry import examine
+from chalicelib.model.policy import NodeLifecycle, RepairRule
 from infra.emulators.kube.auth import RbacRule
 from infra.emulators.kube.faults import KubeFault
 from tests.cases import each_row
@@ -34,6 +35,7 @@ from tests.functional.saved_cluster import node
 EVERYTHING = msgspec.structs.replace(
     with_options(ACTIVE, expander=("priority",)),
     providers={"clusterapi": {}, "cherryservers": {"createBootstrapTokens": "true"}, "huaweicloud": {}},
+    node_lifecycle=NodeLifecycle(repair=(RepairRule("KernelDeadlock", 600.0),)),
 )
 
 
@@ -63,6 +65,13 @@ def test_rows_are_the_rules_of_the_manifests() -> None:
     assert len(rows) > 20
     for rule in rules:
         assert yaml.safe_load(rule_yaml(rule))[0]["verbs"] == list(rule.verbs)
+
+
+def test_right_to_list_health_checks_is_optional_and_only_asked_for_repairs() -> None:
+    for lifecycle, needed in ((None, False), (NodeLifecycle(), False), (EVERYTHING.node_lifecycle, True)):
+        rules = needed_rules(msgspec.structs.replace(EVERYTHING, node_lifecycle=lifecycle))
+        found = [rule for rule in rules if rule.resources == ("machinehealthchecks",)]
+        assert [rule.required for rule in found] == [False] * needed
 
 
 def test_rights_to_change_are_a_warning_before_mode_active() -> None:

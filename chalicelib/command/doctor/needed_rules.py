@@ -199,14 +199,15 @@ def _cluster_api(policy: Policy) -> Iterator[NeededRule]:
         file = NAMESPACED if space else EVERYWHERE
         source = RoleFile(file, "outscaler-cluster-api", _different(edits))
         for resources, verbs, use, acts in _CAPI_ROWS:
-            required = resources != _HEALTH_CHECKS
-            yield NeededRule(place, source, group, resources, verbs, use, namespace=space, required=required, acts=acts)
+            yield NeededRule(place, source, group, resources, verbs, use, namespace=space, acts=acts)
+        if policy.node_lifecycle is not None and policy.node_lifecycle.repair:
+            use = "repairs of nodes"
+            checks = ("machinehealthchecks",)
+            yield NeededRule(place, source, group, checks, ("list",), use, namespace=space, required=False)
 
 
-_HEALTH_CHECKS = ("machinehealthchecks",)
 _CAPI_ROWS = (
     ((*_SCALABLE, "machines", "clusters"), ("list",), "node groups of Cluster API", False),
-    (_HEALTH_CHECKS, ("list",), "repairs of nodes", False),
     ((*_SCALABLE, "clusters"), ("get",), "the check before a change of a group", True),
     (tuple(f"{plural}/scale" for plural in _SCALABLE), ("get", "patch"), "sizes of groups", True),
     (("machines",), ("get", "patch"), "removals of machines", True),

@@ -32,7 +32,7 @@ from chalicelib.providers.clusterapi.models import (
 
 _ROLLING = "RollingOut"
 _OUTDATED_TAINT = "node.cluster.x-k8s.io/outdated-revision"
-_SHOWN = 120  # maximum characters of untrusted text
+_SHOWN, _VERSION = 120, 40  # maximum characters of untrusted text, and of a version
 _MOST_CHECKS = 1000
 
 # -- outdated Machines
@@ -72,7 +72,7 @@ class Revisions:
         own = machine.spec.version or ""
         if not own or not new or own.removeprefix("v") == new.removeprefix("v"):
             return ""
-        return f"version {own[:_SHOWN]}, new Machines have {new[:_SHOWN]}"
+        return f"version {own[:_VERSION]}, new Machines have {new[:_VERSION]}"
 
 
 def _explained(machine: CapiMachine) -> str:
@@ -145,8 +145,9 @@ class Repairers:
         return f"{HEALTH_CHECK} {check.metadata.namespace}/{check.metadata.name}" if check is not None else ""
 
     def _match(self, namespace: str, cluster: str, labels: Mapping[str, str]) -> tuple[CapiHealthCheck, ...]:
+        if not (checks := self._checks.get((namespace, cluster), ())):
+            return ()
         key = (namespace, cluster, frozenset(labels.items()))
         if key not in self._matching:
-            checks = self._checks.get((namespace, cluster), ())
             self._matching[key] = tuple(check for check in checks if check.spec.selector.matches(labels))
         return self._matching[key]

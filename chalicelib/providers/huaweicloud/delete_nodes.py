@@ -45,6 +45,7 @@ from chalicelib.providers.huaweicloud.scale_up import (
     read_again,
 )
 from chalicelib.providers.node_identity import Identity, Seen
+from chalicelib.providers.services import UNANSWERED
 from chalicelib.providers.sized_group import (
     Polls,
     Targets,
@@ -251,7 +252,7 @@ def _follow_restart(context: CceContext, operation: Operation) -> Outcome:
     except (NotFound, Unauthorized):
         job = None
     if job is None or job.phase == "SUCCESS":
-        return Succeeded(facts)
+        return Succeeded(facts if name else {**facts, "note": UNANSWERED})
     note = f"{operation.spec.group}: job {name} of the restart is {job.phase or 'in no known state'}"
     if job.phase == "FAIL" or RESTART.have_taken(operation, PATIENCE):
         return Failed("Unknown", f"{note}: {job.reason}" if job.reason else note, facts=facts)

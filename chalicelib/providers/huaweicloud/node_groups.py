@@ -55,7 +55,7 @@ from chalicelib.providers.services import TtlCache
 
 _LISTS = 2
 MOST_PLACEHOLDERS = 1000
-_SHOWN = 80  # maximum characters of a value in a difference
+_SHOWN = 40  # maximum characters of a value in a difference
 _BROKEN = InstanceError(InstallFailed.__name__, "node-error", "the node is in the phase Error at CCE")
 
 # -- bounds

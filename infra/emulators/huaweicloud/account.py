@@ -12,14 +12,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from infra.emulators.huaweicloud import simulation
 from infra.emulators.huaweicloud.models import (
     ACTIVE,
     BUILD,
     COMING,
     DEFAULT,
     DEFAULT_POOL,
-    REPAIRING,
     Addon,
     CceCluster,
     CceDurations,
@@ -191,17 +189,8 @@ class CceCloud:
         with self.lock:
             self.forget(node)
 
-    def give_notice(self, node: str) -> None:
-        """Let the vendor take back a spot instance: it is gone after `times.reclaim`. Only the cluster's Node shows the
-        notice (node_registration.py); until then CCE refuses to delete it."""
-        with self.lock:
-            held = self.node(node)
-            assert held is not None, "a node that exists"
-            held.noticed = self.clock()
-            self.agenda.plan(held.noticed + self.times.reclaim, simulation.reclaimed, node)
-
     def withdraw_notice(self, node: str) -> None:
-        """Let the vendor keep a spot instance running after all."""
+        """Let the vendor keep a spot instance running after all (simulation.py, give_notice)."""
         with self.lock:
             held = self.node(node)
             assert held is not None, "a node that exists"
@@ -216,14 +205,6 @@ class CceCloud:
             place = held.groups[group]
             place.flavor, place.az = flavor or place.flavor, az or place.az
             held.os, held.runtime = os or held.os, runtime or held.runtime
-
-    def repair(self, node: str, seconds: float) -> None:
-        """Let CCE repair a node for that long."""
-        with self.lock:
-            held = self.node(node)
-            assert held is not None, "a node that exists"
-            held.phase = REPAIRING
-            self.agenda.plan(self.clock() + seconds, simulation.repaired, node)
 
     # -- content
 

@@ -170,7 +170,26 @@ def _gone(cloud: CceCloud, uid: str, at: float) -> None:
         settle(cloud, *place, at)
 
 
-def reclaimed(cloud: CceCloud, uid: str, at: float) -> None:
+def give_notice(cloud: CceCloud, node: str) -> None:
+    """Let the vendor take back a spot instance: it is gone after `times.reclaim`. Only the cluster's Node shows the
+    notice (node_registration.py); until then CCE refuses to delete it."""
+    with cloud.lock:
+        held = cloud.node(node)
+        assert held is not None, "a node that exists"
+        held.noticed = cloud.clock()
+        cloud.agenda.plan(held.noticed + cloud.times.reclaim, _reclaimed, node)
+
+
+def repair(cloud: CceCloud, node: str, seconds: float) -> None:
+    """Let CCE repair a node for that long."""
+    with cloud.lock:
+        held = cloud.node(node)
+        assert held is not None, "a node that exists"
+        held.phase = REPAIRING
+        cloud.agenda.plan(cloud.clock() + seconds, _repaired, node)
+
+
+def _reclaimed(cloud: CceCloud, uid: str, at: float) -> None:
     """Take a spot instance away, unless the notice was withdrawn meanwhile."""
     node = cloud.node(uid)
     if node is None or not node.reclaimed or at < node.noticed + cloud.times.reclaim:
@@ -183,7 +202,7 @@ def reclaimed(cloud: CceCloud, uid: str, at: float) -> None:
         settle(cloud, pool, group, at)
 
 
-def repaired(cloud: CceCloud, uid: str, _: float) -> None:
+def _repaired(cloud: CceCloud, uid: str, _: float) -> None:
     """End the repair of a node."""
     node = cloud.node(uid)
     if node is not None and node.phase == REPAIRING:

@@ -6,7 +6,8 @@ import pytest
 
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
 from chalicelib.model.operation import OperationKind
-from chalicelib.model.outcome import Succeeded
+from chalicelib.model.outcome import Failed, Succeeded
+from chalicelib.providers.base import NodeRestarter
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi import fields
 from infra.emulators.controllers.kubelet import Kubelets
@@ -173,3 +174,24 @@ def test_capi_cluster_without_the_kind_of_health_checks_is_not_asked_for_them() 
         observation = there.provider().observe(nodes)
         assert (observation.gaps, observation.groups[0].instances[0].repaired_by) == ((), "")
         assert [request for request in there.requests() if "machinehealthchecks" in request] == []
+
+
+def test_capi_health_check_with_an_enormous_selector_is_a_gap() -> None:
+    with management() as there:
+        nodes = fill(there, 1)
+        many = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"] * 1001}]}
+        there.add(health_check("many", many))
+        observation = there.provider().observe(nodes)
+        assert [(gap.kind, gap.name) for gap in observation.gaps] == [("MachineHealthCheck", "default/many")]
+        assert observation.groups[0].instances[0].repaired_by == ""
+
+
+def test_capi_restart_fails_and_never_becomes_a_deletion() -> None:
+    with management() as there:
+        fill(there, 2)
+        provider, order = there.provider(), operation(OperationKind.RESTART_NODE, 2, 2, 0)
+        assert not isinstance(provider, NodeRestarter)
+        outcome = provider.poll(order)
+        assert isinstance(outcome, Failed)
+        assert "cannot restart" in outcome.message
+        assert there.writes() == []

@@ -17,6 +17,7 @@ from infra.emulators.huaweicloud.node_registration import (
     CceRegistrationOptions,
     node_object,
 )
+from infra.emulators.huaweicloud.simulation import give_notice
 from infra.emulators.kube.store import ObjectStore
 
 
@@ -129,7 +130,7 @@ def reclaimed_yard(ways: CceRegistrationOptions | None = None) -> tuple[CceJoini
     pool = yard.cloud.add_pool(yard.ours.uid, "web", size=1, extend={"marketType": "spot"})
     (node,) = pool.groups[DEFAULT].nodes.values()
     yard.after(20.0)
-    yard.cloud.give_notice(node.uid)
+    give_notice(yard.cloud, node.uid)
     return yard, node.uid, node.ip
 
 

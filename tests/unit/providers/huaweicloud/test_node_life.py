@@ -15,6 +15,7 @@ from chalicelib.model.reason import DisruptionReason
 from chalicelib.providers.base import NodeRestarter
 from chalicelib.providers.errors import Conflict, Transient
 from infra.emulators.huaweicloud.models import REPAIRING
+from infra.emulators.huaweicloud.simulation import give_notice, repair
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.cases import each_row
 from tests.contract.huaweicloud.fixtures import carried, drive, order, tried
@@ -72,7 +73,7 @@ def test_huawei_group_with_an_old_spot_node_is_a_spot_group(known_by: str) -> No
 
 def test_SPOT_1_interrupted_removal_deletes_nothing_and_waits_until_the_node_is_gone() -> None:
     cce = EmulatedCce(3, extend=SPOT)
-    cce.cloud.give_notice(uid(1))
+    give_notice(cce.cloud, uid(1))
     outcome = cce.step(interrupted(cce, uid(1)))
     assert isinstance(outcome, InProgress)
     assert isinstance(drive(cce, interrupted(cce, uid(1))), Succeeded)
@@ -209,7 +210,7 @@ def test_huawei_node_on_its_way_is_not_busy() -> None:
 
 def test_huawei_repair_of_cce_ends() -> None:
     cce = EmulatedCce(1)
-    cce.cloud.repair(uid(1), 600.0)
+    repair(cce.cloud, uid(1), 600.0)
     assert instances(cce)[uid(1)].busy
     cce.settle(601.0)
     assert instances(cce)[uid(1)].busy == ""
