@@ -3,7 +3,7 @@ docs/reference/scale-down.md "Stages of one pass"."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -27,7 +27,7 @@ from chalicelib.plan.disruption.candidates import find_candidates
 from chalicelib.plan.disruption.methods import DisruptionContext, Method
 from chalicelib.plan.disruption.methods.consolidation import ConsolidationResult, consolidate
 from chalicelib.plan.disruption.methods.interruptions import evacuate, late_replacements
-from chalicelib.plan.disruption.methods.node_lifecycle import REASONS, LifecycleResult, renew_nodes
+from chalicelib.plan.disruption.methods.node_lifecycle import BUYS_INSTEAD, REASONS, LifecycleResult, renew_nodes
 from chalicelib.plan.disruption.methods.unneeded import Unneeded, memory_of_others
 from chalicelib.plan.disruption.replacement_rows import softly_tainted
 from chalicelib.plan.disruption.replacements import CONSOLIDATES, Reservation, advance
@@ -112,7 +112,7 @@ def plan_disruption(
         unneeded |= result.memory
         verdicts |= ineligible | result.verdicts | reserved
     memory = memory_of_others(state, verdicts) | unneeded
-    lifecycle = _lifecycle(context, unneeded) if judged and renews else None
+    lifecycle = _lifecycle(context, _goes_by_itself(unneeded, verdicts)) if judged and renews else None
     if lifecycle is not None:
         commands += lifecycle.commands
         memory = _with_lifecycle(memory, lifecycle.memory)
@@ -150,6 +150,13 @@ def plan_disruption(
             *late_replacements(state, placements),
             *(lifecycle.notes if lifecycle is not None else ()),
         ),
+    )
+
+
+def _goes_by_itself(unneeded: Iterable[str], verdicts: Mapping[str, NodeVerdict]) -> frozenset[str]:
+    """Return the unneeded nodes that will go as such: no minimum keeps them."""
+    return frozenset(
+        name for name in unneeded if name not in verdicts or verdicts[name].reason.code not in BUYS_INSTEAD
     )
 
 

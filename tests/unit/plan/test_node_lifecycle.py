@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from chalicelib.model.group import Pool
 from chalicelib.model.memory import Memory, NodeMemory, ReplacementState, SickCondition
 from chalicelib.model.node import Condition
 from chalicelib.model.operation import OperationKind
@@ -236,6 +237,13 @@ def test_a_group_at_its_minimum_gets_the_new_node_first() -> None:
     build.node("b", "4", "16Gi", group="g", created=NOW - DAY).running("b", 1, "1", "4Gi")
     build.group("g", min=2, template=node("new", "4", "16Gi"))
     result = decide(build)
+    assert (result.goes, result.bought) == ({}, {"g": 1})
+
+
+def test_an_old_node_that_only_a_minimum_of_its_pool_keeps_is_replaced() -> None:
+    build = cluster().node("a", "4", "16Gi", group="g", created=OLD_NODE)
+    build.group("g", template=node("new", "4", "16Gi"), pool=Pool("pool", min=1))
+    result = decide(build, policy(options=Options(scale_down_unneeded_time=0.0)))
     assert (result.goes, result.bought) == ({}, {"g": 1})
 
 

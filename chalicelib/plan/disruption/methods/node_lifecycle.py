@@ -49,7 +49,7 @@ MOST_TRIED = 100
 """Due nodes for which a pass looks for a place."""
 MOST_NOTES = 10
 """Notes of each kind in a plan."""
-_BUYS_INSTEAD = frozenset(
+BUYS_INSTEAD = frozenset(
     {
         ReasonCode.GROUP_MIN_SIZE,
         ReasonCode.POOL_MIN_SIZE,
@@ -163,7 +163,7 @@ class _Renewal:
                 return self._restart(due_node, candidate, [] if isinstance(places, Reason) else places)
         if not isinstance(places, Reason):
             refused = self._remove(due_node.why, places)
-            if refused is None or refused.code not in _BUYS_INSTEAD:
+            if refused is None or refused.code not in BUYS_INSTEAD:
                 return refused
         return self._replace(due_node, candidate, places if isinstance(places, Reason) else None)
 
