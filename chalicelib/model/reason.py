@@ -171,7 +171,7 @@ class ReasonCode(StrEnum):
     NODE_DRIFTED = "NodeDrifted"  # node, detail
     GROUP_BUSY = "GroupBusy"  # who
     NOT_SICK_LONG_ENOUGH = "NotSickLongEnough"  # condition, since, needs
-    TOO_MANY_UNHEALTHY = "TooManyUnhealthy"  # unhealthy, of, share
+    TOO_MANY_UNHEALTHY = "TooManyUnhealthy"  # group, unhealthy, of, share
     REPAIRED_ONE_BY_ONE = "RepairedOneByOne"  # node
     CANNOT_RESTART = "CannotRestart"  # provider
 

@@ -208,7 +208,7 @@ class _Inspection:
         share, size = self.lifecycle.max_unhealthy, len(group.nodes)
         if sick <= max(1, int(share * size + 1e-9)):
             return None
-        return Reason.of(ReasonCode.TOO_MANY_UNHEALTHY, unhealthy=sick, of=size, share=share)
+        return Reason.of(ReasonCode.TOO_MANY_UNHEALTHY, group=group.id, unhealthy=sick, of=size, share=share)
 
 
 def _instances(group: NodeGroupState) -> dict[str, Instance]:
