@@ -9,7 +9,7 @@ from tests.cases import each_row
 from tests.operations import new_operation
 
 
-class Changes(BaseProvider[None]):
+class NamedChanges(BaseProvider[None]):
     """A provider whose changes say their names."""
 
     name = "changes"
@@ -21,12 +21,12 @@ class Changes(BaseProvider[None]):
         self.poll_scale_up = lambda _: Succeeded({"called": "poll_scale_up"})
 
 
-class Restarts(Changes):
+class NamedRestarts(NamedChanges):
     def restart(self, operation: Operation) -> Outcome:
         return Succeeded({"called": f"restart of {operation.spec.group}"})
 
 
-def polled(provider: Changes, kind: OperationKind) -> Outcome:
+def polled(provider: NamedChanges, kind: OperationKind) -> Outcome:
     return provider.poll(new_operation("x", "c", provider.name, "g", kind, "p", 0.0))
 
 
@@ -41,12 +41,12 @@ def polled(provider: Changes, kind: OperationKind) -> Outcome:
     ],
 )
 def test_poll_goes_on_with_the_change_of_the_operation(kind: OperationKind, called: str) -> None:
-    provider = Restarts()
+    provider = NamedRestarts()
     assert isinstance(provider, NodeRestarter)
     assert polled(provider, kind) == Succeeded({"called": called})
 
 
 def test_poll_of_a_restart_deletes_nothing_where_nothing_is_restarted() -> None:
-    provider = Changes()
+    provider = NamedChanges()
     assert not isinstance(provider, NodeRestarter)
     assert polled(provider, OperationKind.RESTART_NODE) == Failed("InvalidRequest", "changes cannot restart a node")
