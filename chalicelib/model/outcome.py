@@ -7,7 +7,8 @@ import msgspec
 ABANDONED = "Abandoned"
 """Error class of an operation that Outscaler cancelled."""
 NOTICE_TAKEN_BACK = "NoticeTakenBack"
-"""Error class of an interrupted removal whose node stays: the vendor has not taken it. It is no failure of anything."""
+"""Error class of an interrupted removal whose node stays: the vendor has not taken it. It is no failure of anything,
+and the operation ends as abandoned."""
 
 
 class Succeeded(msgspec.Struct, frozen=True, tag=True):

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.operation import MOST_PODS, OperationKind, OperationState
-from chalicelib.model.outcome import NOTICE_TAKEN_BACK
 from chalicelib.model.reason import DisruptionReason
 from chalicelib.reasons.text import disruption_words
 from chalicelib.record.consolidation_view import money
@@ -224,7 +223,6 @@ ERRORS = {  # by the class of the error
     "NotFound": "the vendor does not know it",
     "DeadlineExceeded": "it took too long",
     "timeout": "nodes did not join in time",
-    NOTICE_TAKEN_BACK: "the notice was taken back",
     "NodeNotReady": "the node did not come back",
 }
 _LONGEST = 200  # characters of a vendor's message

@@ -138,7 +138,7 @@ def test_node_whose_notice_is_taken_back_is_given_back(stage: ScenarioRunner, mo
         assert not world.is_marked(NODE)
         assert cloud.deleted == []
         (ended,) = world.ended("remove")
-        assert (ended["state"], ended["class"]) == ("failed", "NoticeTakenBack")
+        assert (ended["state"], ended["class"]) == ("abandoned", "NoticeTakenBack")
         assert world.store.memory.look("shop").groups["spot"].failed_removals == {}
 
     stage.play(tell, grain=5.0)

@@ -183,8 +183,7 @@ def _ask(
     try:
         outcome = from_provider(narrowed, method(context.provider(), for_provider(narrowed)))
     except RETRIED as error:
-        again = _again(operation, step, error)
-        return again if now < _returns_at(operation) else _wait_for_end(operation, context, now, again)
+        return _wait_for_end(operation, context, now, _again(operation, step, error))
     except (ProviderError, ClusterError) as error:
         outcome = Failed(error_class_of(error), str(error))
     context.checkpoint("delete:called")

@@ -190,6 +190,16 @@ def test_refusal_of_the_provider_undoes_nothing(error: errors.ProviderError) -> 
     assert fixture.play(operation) == GONE
 
 
+def test_machine_that_goes_while_the_vendor_is_busy_is_a_success() -> None:
+    fixture = scene("default/a")
+    fixture.provider.fail_next("delete_nodes", errors.Conflict("another change", code="busy"), times=1000)
+    operation, _ = fixture.step(fixture.play_until(interrupted("g-1", "default/a"), "delete"))
+    fixture.cluster.remove_node("g-1")
+    before = fixture.now
+    assert fixture.play(operation) == GONE
+    assert fixture.now == before
+
+
 def test_minimum_reached_leaves_the_node_to_its_vendor() -> None:
     fixture = scene("default/a", least=2)
     operation = fixture.play_until(interrupted("g-1", "default/a"), "leave")

@@ -104,7 +104,7 @@ def test_end_of_an_evacuation_is_no_scale_down() -> None:
 
 def test_notice_that_is_taken_back_counts_nowhere_as_failure() -> None:
     scene = RecordFixture()
-    scene.ends(interrupted(OperationState.FAILED), Failed(NOTICE_TAKEN_BACK, "it is Ready"))
+    scene.ends(interrupted(OperationState.ABANDONED), Failed(NOTICE_TAKEN_BACK, "it is Ready"))
     assert scene.reported() == [("a", "NodeInterruption", "Normal", "the node stays: it is Ready")]
     assert scene.journal.book.counts == {}
 
@@ -192,12 +192,9 @@ def test_every_reason_of_a_disruption_has_words() -> None:
             "a was removed from g because of an interruption, 2 pods moved, in 30 s",
         ),
         (
-            interrupted(OperationState.FAILED),
+            interrupted(OperationState.ABANDONED),
             Failed(NOTICE_TAKEN_BACK, "it is Ready"),
-            (
-                "a could not be removed from g because of an interruption: the notice was taken back: it is Ready, "
-                "after 30 s"
-            ),
+            "a was not removed from g because of an interruption: it is Ready, after 30 s",
         ),
         (
             ended(
