@@ -130,7 +130,6 @@ class InMemoryProvider:
                         template=pool.template,
                         options=pool.options,
                         claim=self.claim,
-                        restarts=True,
                     )
                     for pool in self.pools.values()
                 )

@@ -44,6 +44,8 @@ EXPECTED: dict[str, object] = {
     "AlicloudSection.read_prices": True,
     "CceSettings.read_prices": True,
     "Replacement.reason": "consolidation",
+    "JudgedMove.reason": "consolidation",
+    "DueNode.action": "replace",
     "Removal.reason": "unneeded",
     "Consolidation.mode": "off",
     "Consolidation.aggressiveness": 2.0,

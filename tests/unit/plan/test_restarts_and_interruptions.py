@@ -138,7 +138,7 @@ def test_interruptions_never_pull_the_brake() -> None:
     gone = [opened(OperationKind.DELETE_NODES, "g", f"g-o0{at}", **fields) for at in range(6)]
     picked = pool.pick(Memory(operations=tuple(gone)), max_disruption=MaxDisruption(share=0.25))
     assert picked.breaker.tripped_at == 0.0
-    assert goes(picked) == ["g-e00", "g-e01"]
+    assert goes(picked) == []  # they are missing, so others wait
     chosen = [msgspec.structs.replace(op.spec, reason="") for op in gone]
     others = tuple(Operation(spec, op.status) for spec, op in zip(chosen, gone, strict=True))
     assert pool.pick(Memory(operations=others), max_disruption=MaxDisruption(share=0.25)).breaker.tripped_at == NOW
