@@ -3,6 +3,7 @@ chosen, and which pods cannot use it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from chalicelib.command import plan_output
@@ -22,8 +23,10 @@ from chalicelib.model.timeouts import provision_time
 from chalicelib.model.timestamps import format_time
 from chalicelib.plan.prices import MICRO, NoPrice, price_book
 from chalicelib.reasons.text import sentence
+from chalicelib.record import lifecycle_view
+from chalicelib.record.consolidation_view import money
 from chalicelib.record.tables import price_words
-from chalicelib.record.views import GroupView, as_json, coded, group_view
+from chalicelib.record.views import GroupView, ago, as_json, coded, group_view, spot_view
 
 
 def answer(context: ExplainContext, name: str) -> Explanation:
@@ -74,8 +77,17 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     tables = (new_nodes, refusals, plan_output.rules_table(rules, next_times), own_nodes)
     price, words = _price(context, group)
     learned, learned_facts = _learned(context, group, verdict, view)
-    data |= {"price": price, "learned": learned}
-    facts = (*_facts(verdict, view, case.now), ("price", words), *learned_facts, ("consolidation", purchase_words))
+    risk, risk_facts = _risk(context, group, str(price.get("currency", "")))
+    due = Counter(due.why.value for due in plan.lifecycle if due.node in nodes)
+    data |= {"price": price, "learned": learned, "spot": risk, "due": dict(due)}
+    facts = (
+        *_facts(verdict, view, case.now),
+        ("price", words),
+        *learned_facts,
+        *risk_facts,
+        ("nodes that should go", lifecycle_view.count_words(due)),
+        ("consolidation", purchase_words),
+    )
     return Explanation("group", name, tuple(says), data, facts, tables, weakening(plan, removal=False))
 
 
@@ -137,6 +149,33 @@ def _learned(
         data["expectedPerHour"] = verdict.expected_price / MICRO
         facts.append(("expected price", f"{verdict.expected_price / MICRO:g}"))
     return data, tuple(facts)
+
+
+def _risk(
+    context: ExplainContext, group: NodeGroup | None, currency: str
+) -> tuple[dict[str, Any] | None, tuple[tuple[str, str], ...]]:
+    """Return the risk of a spot group, as `-o json` shows it and in words; None of another group."""
+    from chalicelib.plan.state.cluster_state import build_cluster_state
+    from chalicelib.plan.state.spot_market import spot_groups
+    from chalicelib.record.pass_overview import spot_overview
+
+    case = context.case
+    if group is None:
+        return None, ()
+    state = build_cluster_state(case.snapshot, case.policy, case.memory, case.now)
+    memory = context.decided.memory.groups.get(group.id, GroupMemory())
+    view = spot_view(spot_overview(group.id, state, spot_groups(state)), memory.risk, case.now)
+    if view is None:
+        return None, ()
+    premium = f"{money(view.premium, currency)} an hour and node" if view.premium is not None else ""
+    last = f"{format_time(view.last_notice)}, {ago(view.last_notice, case.now)}" if view.last_notice else "none"
+    return as_json(view), (
+        ("spot", view.risk_line),
+        ("last notice", last),
+        ("price of the risk", premium),
+        ("avoided until", format_time(view.avoided_until) if view.avoided_until else ""),
+        ("nodes with a notice", str(view.leaving or "")),
+    )
 
 
 def _price(context: ExplainContext, group: NodeGroup | None) -> tuple[dict[str, Any], str]:

@@ -158,9 +158,9 @@ def test_groups_show_the_columns_of_the_page(store: Store, capsys: Said) -> None
         ),
         "web     clusterapi   2+2     0..5       78%   62%      2 nodes on their way since 41s",
     ]
-    assert [line.split()[-6:] for line in printed(capsys, "get", "groups", SHOP, "-o", "wide")[1:]] == [
-        ["huge", "1.5", "EUR", "-", "-", BURST],
-        ["c4.large", "0.25", "EUR", "-", "-", "web"],
+    assert [line.split()[-8:] for line in printed(capsys, "get", "groups", SHOP, "-o", "wide")[1:]] == [
+        ["huge", "1.5", "EUR", "-", "-", "-", "-", BURST],
+        ["c4.large", "0.25", "EUR", "-", "-", "-", "-", "web"],
     ]
 
 
@@ -173,11 +173,11 @@ def test_wide_groups_show_what_they_have_taught(store: Store, capsys: Said) -> N
     groups = {**before.groups, "web": web, "pool/gone": gone}
     store.memory.save(SHOP, before, msgspec.structs.replace(before, groups=groups), (), lease)
     wide = printed(capsys, "get", "groups", SHOP, "-o", "wide")
-    assert re.split(r"  +", wide[0])[-3:] == ["READY TIME", "FAILS", "ID"]
-    assert [re.split(r"  +", line)[-3:] for line in wide[1:]] == [
-        ["-", "-", BURST],
-        ["3m (p95 4m50s)", "2%", "web"],
-        ["1h (p95 1h)", "0%", "pool/gone"],
+    assert re.split(r"  +", wide[0])[-5:] == ["READY TIME", "FAILS", "SPOT", "SHOULD GO", "ID"]
+    assert [re.split(r"  +", line)[-5:] for line in wide[1:]] == [
+        ["-", "-", "-", "-", BURST],
+        ["3m (p95 4m50s)", "2%", "-", "-", "web"],
+        ["1h (p95 1h)", "0%", "-", "-", "pool/gone"],
     ]
     burst, web_data, _ = answer(capsys, "get", "groups", SHOP)
     assert (burst["joins"]["readySeconds"], burst["joins"]["failureRate"]) == (None, None)
@@ -415,7 +415,7 @@ def test_selector_selects_rows(what: str, selector: str, names: list[str], store
 def test_selector_with_an_unknown_key_is_answered_with_the_keys(store: Store, capsys: Said) -> None:
     del store
     said = refusal(capsys, "get", "groups", SHOP, "-l", "colour=red")
-    assert said == "-l: groups have no 'colour'; select by machine, name, provider, state, zone"
+    assert said == "-l: groups have no 'colour'; select by machine, name, provider, spot, state, zone"
     assert "'web' is not KEY=VALUE" in refusal(capsys, "get", "groups", SHOP, "-l", "web")
     assert "belongs to tables, and policy is none" in refusal(capsys, "get", "policy", SHOP, "-l", "mode=active")
 
