@@ -17,14 +17,23 @@ from chalicelib.command.commands import get
 from chalicelib.command.main import main
 from chalicelib.command.stored_rows import Listing, Row, age_cell
 from chalicelib.model.gauge_ring import GaugePoint
-from chalicelib.model.memory import Backoff, GroupMemory, JoinStatistics, Memory
+from chalicelib.model.memory import (
+    Backoff,
+    GroupMemory,
+    InterruptionNotice,
+    InterruptionRisk,
+    JoinStatistics,
+    Memory,
+)
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOverview
 from chalicelib.model.pause import Pause
+from chalicelib.model.plan import LifecycleVerdict
 from chalicelib.model.policy import Options
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.record import carry_over
 from chalicelib.record.carry_over import CarryOver
-from chalicelib.record.journal import decision, plan_entry
+from chalicelib.record.journal import decision, last_decision, plan_entry
 from chalicelib.record.metric_values import pass_gauges
 from chalicelib.store import Store
 from chalicelib.store.errors import StoreError
@@ -190,6 +199,43 @@ def test_wide_groups_show_what_they_have_taught(store: Store, capsys: Said) -> N
         "starting": 0,
         "sinceTimeout": 3,
     }
+
+
+def test_spot_and_nodes_that_should_go_are_in_the_wide_tables(store: Store, capsys: Said) -> None:
+    lease = store.leases.acquire(SHOP, "another", 60)
+    before = store.memory.load(SHOP)
+    notices = {"busy": InterruptionNotice(NOW - 20, NOW + 100)}
+    risk = InterruptionRisk(3.0, 500.0, NOW - 60, 2, NOW - 20, notices)
+    web = msgspec.structs.replace(before.groups["web"], risk=risk)
+    groups = {**before.groups, "web": web, "pool/gone": GroupMemory(risk=risk)}
+    store.memory.save(SHOP, before, msgspec.structs.replace(before, groups=groups), (), lease)
+    held = Reason.of(ReasonCode.DISRUPTION_BUDGET, budget="always", limit=1)
+    due = (LifecycleVerdict("idle", DisruptionReason.EXPIRED, NOW - 60, held),)
+    stored = last_decision(SHOP, store.scan_states.last(SHOP), store.journal)
+    assert stored is not None
+    changed = msgspec.structs.replace(stored.plan, lifecycle=due)
+    store.journal.append(SHOP, plan_entry(changed))
+    store.leases.release(lease, passed_at=NOW - 13, decision=decision(changed))
+    wide = [re.split(r"  +", line)[-3:] for line in printed(capsys, "get", "groups", SHOP, "-o", "wide")]
+    assert wide == [
+        ["SPOT", "SHOULD GO", "ID"],
+        ["-", "-", BURST],
+        ["2.4 a month", "1 too old", "web"],
+        ["2.4 a month", "-", "pool/gone"],
+    ]
+    nodes = printed(capsys, "get", "nodes", SHOP, "-o", "wide")
+    assert [re.split(r"  +", line)[-2:] for line in nodes[2:]] == [
+        ["SPOT", "SHOULD GO"],
+        ["leaves 2026-11-18T11:08:20Z", "-"],
+        ["yes", "too old"],
+    ]
+    busy, idle = answer(capsys, "get", "nodes", SHOP)["nodes"]
+    assert busy["notice"] == {"seenAt": "2026-11-18T11:06:20Z", "leavesAt": "2026-11-18T11:08:20Z"}
+    assert (busy["spot"], "lifecycle" in busy, "notice" in idle) == (True, False, False)
+    assert (idle["lifecycle"]["why"], idle["lifecycle"]["held"]["code"]) == ("expired", "DisruptionBudget")
+    assert printed(capsys, "get", "nodes", SHOP, "-l", "due=expired", "-o", "name") == ["node/idle"]
+    assert printed(capsys, "get", "nodes", SHOP, "-l", "due=too-old", "-o", "name") == ["node/idle"]
+    assert printed(capsys, "get", "groups", SHOP, "-l", "spot=yes", "-o", "name") == ["group/web", "group/gone"]
 
 
 def test_groups_on_a_terminal_fit_it_and_show_local_times(store: Store, screen: Callable[..., list[str]]) -> None:
