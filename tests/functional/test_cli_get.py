@@ -37,7 +37,7 @@ from chalicelib.record.journal import decision, last_decision, plan_entry
 from chalicelib.record.metric_values import pass_gauges
 from chalicelib.store import Store
 from chalicelib.store.errors import StoreError
-from chalicelib.store.leases import PassFailure
+from chalicelib.store.leases import LastPass, PassFailure
 from tests.builders import cluster
 from tests.functional.conftest import ACCOUNT_NOW as NOW
 from tests.operations import new_operation
@@ -211,7 +211,7 @@ def test_spot_and_nodes_that_should_go_are_in_the_wide_tables(store: Store, caps
     store.memory.save(SHOP, before, msgspec.structs.replace(before, groups=groups), (), lease)
     held = Reason.of(ReasonCode.DISRUPTION_BUDGET, budget="always", limit=1)
     due = (LifecycleVerdict("idle", DisruptionReason.EXPIRED, NOW - 60, held),)
-    stored = last_decision(SHOP, store.scan_states.last(SHOP), store.journal)
+    stored = last_decision(SHOP, store.scan_states.last(SHOP) or LastPass(), store.journal)
     assert stored is not None
     changed = msgspec.structs.replace(stored.plan, lifecycle=due)
     store.journal.append(SHOP, plan_entry(changed))
