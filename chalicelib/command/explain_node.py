@@ -158,8 +158,12 @@ def consolidation(
 
 def spot(context: ExplainContext, node: Node, group: NodeGroup | None) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Say when a node's vendor takes it back, and what happens until then. group: of the node."""
+    from chalicelib.plan.state.cluster_state import build_cluster_state
     from chalicelib.plan.state.spot_groups import is_spot
 
+    case = context.case
+    known = build_cluster_state(case.snapshot, case.policy, case.memory, case.now).groups
+    group = known[group.id].group if group is not None and group.id in known else group  # as the policy has it
     now, settings = context.case.now, context.case.policy.spot
     memory = context.decided.memory.groups.get(group.id) if group is not None else None
     notice = notice_view(memory.risk.notices.get(node.name) if memory is not None and memory.risk is not None else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from chalicelib.command import explain_group, explain_node
@@ -93,3 +94,14 @@ def test_group_counts_its_nodes_that_should_go() -> None:
     answer = of_group("sp", context(build(created=NOW - 864_000), aging))
     assert answer.data["due"] == {"expired": 1}
     assert dict(answer.facts)["nodes that should go"] == "1 too old"
+
+
+def test_group_that_only_the_policy_calls_spot_has_the_price_and_the_risk_of_spot() -> None:
+    made = build()
+    made.groups[0] = msgspec.structs.replace(made.groups[0], spot=False)
+    prices = NodePrices(instance_types={"sp": 0.10}, spot={"sp": 0.04})
+    scene = context(made, msgspec.structs.replace(ACTING, spot=Spot(groups=("sp",)), prices=prices))
+    answer = of_group("sp", scene)
+    assert answer.data["price"]["perHour"] == 0.04
+    assert answer.data["spot"] is not None
+    assert explain_node.answer(scene, "s-2").data["spot"] is True
