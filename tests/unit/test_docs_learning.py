@@ -16,9 +16,10 @@ from chalicelib.plan.prices import MICRO
 from chalicelib.plan.scale_up.expected_prices import HORIZON, WORST, weighed
 from chalicelib.plan.state.join_statistics import LONGEST, MOST_STARTING, MOST_TIMES
 from tests.builders import NOW, cluster, growth, node
-from tests.unit.test_docs import RULES, rows
+from tests.source_trees import ROOT
+from tests.unit.test_docs import rows
 
-PAGE = RULES / "learning.md"
+PAGE = ROOT / "docs/reference/learning.md"
 TIMES = "\N{MULTIPLICATION SIGN}"
 TYPE = "node.kubernetes.io/instance-type"
 

@@ -45,6 +45,8 @@ EXPECTED: dict[str, object] = {
     "CceSettings.read_prices": True,
     "Replacement.reason": "consolidation",
     "Removal.reason": "unneeded",
+    "JudgedMove.reason": "consolidation",
+    "DueNode.action": "replace",
     "Consolidation.mode": "off",
     "Consolidation.aggressiveness": 2.0,
     "Consolidation.min_savings": 0.1,
