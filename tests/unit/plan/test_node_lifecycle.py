@@ -513,8 +513,8 @@ def test_a_spot_group_is_worth_its_spot_price_to_an_old_node() -> None:
     def bought(spot: float) -> dict[str, int]:
         types = "node.kubernetes.io/instance-type"
         build = full_nodes("a", labels={types: "g"}, group={"max": 1})
-        build.group("h", spot=True, template=node("new", "4", "16Gi", labels={types: "h"}))
-        prices = NodePrices(instance_types={"g": 0.2, "h": 0.6}, spot={"h": spot})
+        build.group("h", spot=True, price=spot, template=node("new", "4", "16Gi", labels={types: "h"}))
+        prices = NodePrices(instance_types={"g": 0.2, "h": 0.6})
         return decide(build, policy(prices=prices, spot=Spot())).bought
 
     assert (bought(0.1), bought(0.5)) == ({"h": 1}, {})
