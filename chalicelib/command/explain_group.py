@@ -3,7 +3,8 @@ chosen, and which pods cannot use it."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 from chalicelib.command import plan_output
 from chalicelib.command.arguments import meant_group, named
@@ -22,13 +23,19 @@ from chalicelib.model.timeouts import provision_time
 from chalicelib.model.timestamps import format_time
 from chalicelib.plan.prices import MICRO, NoPrice, price_book
 from chalicelib.reasons.text import sentence
+from chalicelib.record import lifecycle_view
+from chalicelib.record.consolidation_view import money
 from chalicelib.record.tables import price_words
-from chalicelib.record.views import GroupView, as_json, coded, group_view
+from chalicelib.record.views import GroupView, ago, as_json, coded, group_view, spot_view
+
+if TYPE_CHECKING:
+    from chalicelib.plan.state.cluster_state import ClusterState
 
 
 def answer(context: ExplainContext, name: str) -> Explanation:
     """Explain the plan for a node group, found by its id or an alias. Raises BadInput for an unknown or ambiguous
     name."""
+    from chalicelib.plan.state.cluster_state import build_cluster_state
     from chalicelib.plan.what_if import owned_by
 
     case, plan = context.case, context.plan
@@ -36,7 +43,8 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     verdict = named(name, {verdict.group: verdict for verdict in plan.groups}, "explain group", "node group")
     scale_up = next((up for up in plan.scale_ups if up.group == name), None)
     removed = [removal.node for removal in plan.removals if removal.group == name]
-    group = next((group for group in case.snapshot.groups if group.id == name), None)
+    state = build_cluster_state(case.snapshot, case.policy, case.memory, case.now)
+    group = state.groups[name].group if name in state.groups else None  # spot where the policy says so, too
     nodes = [node.name for node in case.snapshot.nodes if group is not None and owned_by(group, node)]
     promised = on_new(plan, name)
     refused = [(unserved.pods, unserved.reasons[name]) for unserved in plan.unschedulable if name in unserved.reasons]
@@ -74,8 +82,17 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     tables = (new_nodes, refusals, plan_output.rules_table(rules, next_times), own_nodes)
     price, words = _price(context, group)
     learned, learned_facts = _learned(context, group, verdict, view)
-    data |= {"price": price, "learned": learned}
-    facts = (*_facts(verdict, view, case.now), ("price", words), *learned_facts, ("consolidation", purchase_words))
+    risk, risk_facts = _risk(context, state, name, str(price.get("currency", "")))
+    due = Counter(due.why.value for due in plan.lifecycle if due.node in nodes)
+    data |= {"price": price, "learned": learned, "spot": risk, "due": dict(due)}
+    facts = (
+        *_facts(verdict, view, case.now),
+        ("price", words),
+        *learned_facts,
+        *risk_facts,
+        ("nodes that should go", lifecycle_view.count_words(due)),
+        ("consolidation", purchase_words),
+    )
     return Explanation("group", name, tuple(says), data, facts, tables, weakening(plan, removal=False))
 
 
@@ -137,6 +154,29 @@ def _learned(
         data["expectedPerHour"] = verdict.expected_price / MICRO
         facts.append(("expected price", f"{verdict.expected_price / MICRO:g}"))
     return data, tuple(facts)
+
+
+def _risk(
+    context: ExplainContext, state: ClusterState, name: str, currency: str
+) -> tuple[dict[str, Any] | None, tuple[tuple[str, str], ...]]:
+    """Return the risk of a spot group, as `-o json` shows it and in words; None of another group."""
+    from chalicelib.plan.state.spot_market import spot_groups
+    from chalicelib.record.pass_overview import spot_overview
+
+    risk, now = context.decided.memory.groups.get(name, GroupMemory()).risk, context.case.now
+    known = spot_overview(name, state, spot_groups(state)) if name in state.groups else None
+    view = spot_view(known, risk, now)
+    if view is None:
+        return None, ()
+    premium = f"{money(view.premium, currency)} an hour and node" if view.premium is not None else ""
+    last = f"{format_time(view.last_notice)}, {ago(view.last_notice, now)}" if view.last_notice else "none"
+    return as_json(view), (
+        ("spot", view.risk_line),
+        ("last notice", last),
+        ("price of the risk", premium),
+        ("avoided until", format_time(view.avoided_until) if view.avoided_until else ""),
+        ("nodes with a notice", str(view.leaving or "")),
+    )
 
 
 def _price(context: ExplainContext, group: NodeGroup | None) -> tuple[dict[str, Any], str]:

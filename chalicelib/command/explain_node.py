@@ -19,12 +19,13 @@ from chalicelib.model.group import GroupOptions, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OPERATION_ANNOTATION, Operation, OperationKind
 from chalicelib.model.pod import Pod
+from chalicelib.model.policy import InterruptionAction
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import disruption_words, sentence
 from chalicelib.record import consolidation_view, lifecycle_view
-from chalicelib.record.views import ago, as_json, breaker_view, coded, operation_view
+from chalicelib.record.views import ago, as_json, breaker_view, coded, notice_view, operation_view
 
 _BREAKER_REASONS = (ReasonCode.DISRUPTION_BRAKE.value, ReasonCode.DISRUPTION_LIMIT.value)
 
@@ -54,8 +55,11 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     sentences, data = (*sentences, *more), data | consolidation_data
     if (verdict := lifecycle_view.verdict_of(plan, name)) is not None:
         advice = remedy(verdict.held, plan.cluster) if verdict.held is not None else ""
-        sentences = (*sentences, lifecycle_view.says(verdict), *([f"What helps: {advice}."] if advice else []))
+        says = lifecycle_view.says(verdict, is_restarted=lifecycle_view.restarts(plan, name))
+        sentences = (*sentences, says, *([f"What helps: {advice}."] if advice else []))
         data |= {"lifecycle": lifecycle_view.verdict_data(verdict)}
+    more, spot_data = spot(context, node, group)
+    sentences, data = (*sentences, *more), data | spot_data
     if expected:
         sentences = (*sentences, f"{len(expected)} pending pods are expected on it.")
     destinations: dict[str, str] = data.get("destinations", {})
@@ -152,6 +156,30 @@ def consolidation(
     return tuple(says), {"consolidation": data}
 
 
+def spot(context: ExplainContext, node: Node, group: NodeGroup | None) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Say when a node's vendor takes it back, and what happens until then. group: of the node."""
+    from chalicelib.plan.state.cluster_state import build_cluster_state
+    from chalicelib.plan.state.spot_groups import is_spot
+
+    case = context.case
+    known = build_cluster_state(case.snapshot, case.policy, case.memory, case.now).groups
+    group = known[group.id].group if group is not None and group.id in known else group  # as the policy has it
+    now, settings = context.case.now, context.case.policy.spot
+    memory = context.decided.memory.groups.get(group.id) if group is not None else None
+    notice = notice_view(memory.risk.notices.get(node.name) if memory is not None and memory.risk is not None else None)
+    data: dict[str, Any] = {"spot": is_spot(node, group)}
+    if notice is None:
+        return (), data
+    leaves = f"Its vendor takes it back at {format_time(notice.leaves_at)}, {ago(notice.leaves_at, now)}"
+    acts = settings is not None and settings.interruptions is InterruptionAction.ACT
+    happens = (
+        "its pods are evicted as their budgets permit, and nothing is forced"
+        if acts
+        else "nothing is done about it, as spec.spot.interruptions says"
+    )
+    return (f"{leaves}: {happens}.",), data | {"notice": as_json(notice)}
+
+
 def replacements(context: ExplainContext, name: str) -> Table:
     """Return how far the replacements of a node have come."""
     now = context.case.now
@@ -218,6 +246,7 @@ def _facts(context: ExplainContext, node: Node, data: dict[str, Any]) -> tuple[t
         ("node group", data["group"] or "none: it is not autoscaled"),
         ("ready", "yes" if data["ready"] else "no"),
         ("cordoned", "yes" if node.unschedulable else ""),
+        ("spot", "yes" if data["spot"] else ""),
         ("allocatable", amounts(node.allocatable)),
         ("taints", ", ".join(data["taints"])),
         ("marked by", node.annotations.get(OPERATION_ANNOTATION, "")),

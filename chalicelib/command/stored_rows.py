@@ -27,9 +27,10 @@ from chalicelib.policy.admission import Admission
 from chalicelib.policy.load import load
 from chalicelib.reasons.text import sentence
 from chalicelib.record import carry_over, tables, views
+from chalicelib.record.lifecycle_view import due_words, verdict_data
 from chalicelib.record.metrics import key
 from chalicelib.record.tables import GroupRow, GroupStatus, NodeRow, Tone
-from chalicelib.record.views import PodView, ago, as_json, coded, instant
+from chalicelib.record.views import PodView, SpotView, ago, as_json, coded, instant
 from chalicelib.schedules.apply import apply_schedules
 from chalicelib.store.errors import StoreError
 from chalicelib.store.leases import LastPass
@@ -143,7 +144,7 @@ class StoredCluster(msgspec.Struct, frozen=True):
             case "groups":
                 return [row.name for row in self.groups]
             case "nodes":
-                return [row.node for row in tables.node_rows(plan, self.overview, ())]
+                return [row.node for row in tables.node_rows(plan, self.overview, (), self.memory)]
             case "pods" if plan is not None:
                 return [view.pod for view in views.pod_views(plan)]
             case "operations":
@@ -314,9 +315,9 @@ def groups(cluster: StoredCluster) -> Listing:
     return Listing(
         kind="group",
         columns=("group", "provider", "nodes", "min..max", "cpu", "memory", "state"),
-        wide=("zone", "machine", "price", "ready time", "fails", "id"),
+        wide=("zone", "machine", "price", "ready time", "fails", "spot", "should go", "id"),
         rows=tuple(members),
-        labels=("machine", "name", "provider", "state", "zone"),
+        labels=("machine", "name", "provider", "spot", "state", "zone"),
         empty="no node group is known yet",
     )
 
@@ -336,6 +337,8 @@ def _group_row(row: GroupRow, memory: GroupMemory | None, now: float) -> Row:
         price_cell(row),
         row.joins.ready_words or "-",
         row.joins.fails_words or "-",
+        spot_cell(row.spot, now),
+        row.due_words or "-",
         row.group,
     )
     labels = {
@@ -344,6 +347,7 @@ def _group_row(row: GroupRow, memory: GroupMemory | None, now: float) -> Row:
         "zone": tuple(row.zone.split(",")),
         "machine": (row.machine,),
         "state": (row.status.word,),
+        "spot": ("no" if row.spot is None else "yes",),
     }
     state = (*cells[:6], row.status.word, row.status.detail, row.status.until)
     data = as_json(row) | as_json(views.group_view(row.group, memory or GroupMemory(target=row.target), now))
@@ -354,14 +358,25 @@ def _remembered_row(group: str, memory: GroupMemory, now: float) -> Row:
     """Return the row of a group that the last decision does not have."""
     name, word = tables.short_name(group), "not in the last decision"
     view = views.group_view(group, memory, now)
-    cells = (name, *["-"] * 5, word, *["-"] * 3, view.joins.ready_words or "-", view.joins.fails_words or "-", group)
+    spot = views.spot_view(None, memory.risk, now)
+    taught = (view.joins.ready_words or "-", view.joins.fails_words or "-", spot_cell(spot, now))
+    cells = (name, *["-"] * 5, word, *["-"] * 3, *taught, "-", group)
     labels = {"name": (name,), "provider": (), "zone": (), "machine": (), "state": (word,)}
+    labels |= {"spot": ("no" if spot is None else "yes",)}
     return Row(name, cells, as_json(view), labels, aliases=(group,))
 
 
 def share_cell(percent: int | None) -> str:
     """Return `78%`, or `-` where it is not known."""
     return "-" if percent is None else f"{percent}%"
+
+
+def spot_cell(spot: SpotView | None, now: float) -> str:
+    """Return the expected interruptions of a node of a spot group, and until when the group is avoided."""
+    if spot is None:
+        return "-"
+    until = f", avoided until {local_time(spot.avoided_until, now, sys.stdout)}" if spot.avoided_until else ""
+    return f"{spot.month_words}{until}"
 
 
 def price_cell(row: GroupRow) -> str:
@@ -389,13 +404,13 @@ def status_text(status: GroupStatus, now: float) -> str:
 def nodes(cluster: StoredCluster) -> Listing:
     """Return each node of the last decision: removed, unneeded or stays, and why."""
     decision = cluster.required()
-    rows = tables.node_rows(decision.plan, cluster.overview, cluster.groups)
+    rows = tables.node_rows(decision.plan, cluster.overview, cluster.groups, cluster.memory)
     return Listing(
         kind="node",
         columns=("node", "group", "cpu", "memory", "pods", "age", "decision", "why"),
-        wide=("machine", "zone"),
+        wide=("machine", "zone", "spot", "should go"),
         rows=tuple(_node_row(row, cluster.now) for row in rows),
-        labels=("decision", "group", "machine", "zone"),
+        labels=("decision", "due", "group", "machine", "spot", "zone"),
         before=(_as_of(decision, cluster.now),),
         right=frozenset({2, 3, 4}),
         empty="no node was seen",
@@ -408,12 +423,17 @@ def _node_row(row: NodeRow, now: float) -> Row:
     why = sentence(row.reason) if row.reason is not None else ""
     if removed:
         why = f"{plural(len(row.evict), 'pod')} moved" if row.evict else "empty"
+        why += "; its vendor takes it back" if row.notice is not None else ""
+    leaves = f"leaves {local_time(row.notice.leaves_at, now, sys.stdout)}" if row.notice is not None else ""
+    due = due_words(row.lifecycle.why) if row.lifecycle is not None else ""
     data: dict[str, Any] = {"node": row.node, "decision": row.decision}
     data |= {"evict": list(row.evict)} if removed else {}
     data |= {"reason": coded(row.reason)} if row.reason is not None else {}
     data |= {"consolidation": coded(row.consolidation)} if row.consolidation is not None else {}
     data |= {"pod": row.pod} if row.pod else {}
-    more = {"group", "groupName", "machine", "zone", "created", "cpu", "memory", "pods"}
+    data |= {"lifecycle": verdict_data(row.lifecycle)} if row.lifecycle is not None else {}
+    data |= {"notice": as_json(row.notice)} if row.notice is not None else {}
+    more = {"group", "groupName", "machine", "zone", "created", "cpu", "memory", "pods", "spot"}
     data |= {name: value for name, value in as_json(row).items() if name in more}
     cells = (
         row.node,
@@ -426,8 +446,12 @@ def _node_row(row: NodeRow, now: float) -> Row:
         f"{why} ({row.pod})" if row.pod and row.pod not in why else why,
         row.machine or "-",
         row.zone or "-",
+        Styled(leaves, "red") if leaves else "yes" if row.spot else "-",
+        due or "-",
     )
     labels = {
+        "due": (row.lifecycle.why.value, due) if row.lifecycle is not None else (),
+        "spot": ("yes" if row.spot else "no",),
         "group": (row.group_name, row.group),
         "zone": (row.zone,),
         "machine": (row.machine,),

@@ -25,6 +25,7 @@ from chalicelib.model.policy import Options, Policy
 from chalicelib.model.timestamps import parse_time
 from chalicelib.record import views
 from chalicelib.record.consolidation_view import replacement_views
+from chalicelib.record.lifecycle_view import verdict_data
 from chalicelib.record.redaction import without_secrets
 from chalicelib.record.views import as_json, instant
 from chalicelib.runtime.active_policy import in_force_or_problem
@@ -190,14 +191,16 @@ def _tables(name: str, memory: Memory, now: float, runtime: Runtime) -> dict[str
     shown = {row.group: as_json(row) for row in rows}
     return {
         "groups": [shown.get(key, {}) | groups[key] for key in sorted(groups)],
-        "nodes": [_node(row) for row in node_rows(plan, passed.overview, rows)],
+        "nodes": [_node(row) for row in node_rows(plan, passed.overview, rows, memory)],
         "cost": as_json(cost_view(passed.overview.bill, plan)) if passed.overview.bill is not None else None,
     }
 
 
 def _node(row: NodeRow) -> dict[str, Any]:
     reasons = {"reason": row.reason, "consolidation": row.consolidation}
-    return as_json(row) | {key: views.coded(why) if why is not None else None for key, why in reasons.items()}
+    lifecycle = verdict_data(row.lifecycle) if row.lifecycle is not None else None
+    coded = {key: views.coded(why) if why is not None else None for key, why in reasons.items()}
+    return as_json(row) | coded | {"lifecycle": lifecycle}
 
 
 def _group(name: str, memory: GroupMemory, now: float) -> dict[str, Any]:

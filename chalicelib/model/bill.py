@@ -60,10 +60,22 @@ class WorkloadCost(msgspec.Struct, frozen=True, array_like=True):
     names: int = 1
 
 
+class SpotCost(msgspec.Struct, frozen=True, array_like=True):
+    """Nodes of spot groups, beside the parts. compared: those whose price on demand is known too; saved: what these
+    would cost more on demand. fallback: nodes bought on demand because spot was not to be had, of which a spot price is
+    known; premium: what they cost more than that."""
+
+    nodes: int = 0
+    compared: int = 0
+    saved: int = 0
+    fallback: int = 0
+    premium: int = 0
+
+
 class Bill(msgspec.Struct, frozen=True, array_like=True):
     """The bill in one currency, "" where it is not known. bound: what no choice of nodes for these pods is cheaper
     than; -1: unknown. overcommitted: nodes whose pods request more than there is; their requests count as what there
-    is."""
+    is. spot: None without spot groups."""
 
     currency: str = ""
     parts: CostParts = CostParts()
@@ -73,6 +85,7 @@ class Bill(msgspec.Struct, frozen=True, array_like=True):
     owners: tuple[WorkloadCost, ...] = ()
     bound: int = -1
     overcommitted: int = 0
+    spot: SpotCost | None = None
 
     @property
     def efficiency(self) -> float | None:

@@ -7,6 +7,7 @@ It has no other copy: a cold start is the normal case. See docs/reference/store.
 from __future__ import annotations
 
 from enum import StrEnum
+from fractions import Fraction
 
 import msgspec
 
@@ -16,6 +17,8 @@ from chalicelib.model.reason import DisruptionReason, Reason
 from chalicelib.model.scaling_rules import RuleObject
 
 HOUR = 3600.0
+PRIOR_HOURS = 720
+"""Hours of the prior of InterruptionRisk: one interruption in 30 days."""
 
 
 class ScaleUpRequest(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -78,6 +81,12 @@ class InterruptionRisk(msgspec.Struct, frozen=True, omit_defaults=True):
     nodes: int = 0
     last_notice: float = 0.0
     notices: dict[str, InterruptionNotice] = {}
+
+    def hazard(self, rate: float = 0.0) -> Fraction:
+        """Return the expected interruptions of a node in an hour: (1 + I) / (720 + T). rate: the vendor's, per node and
+        30 days, in place of the 1; out of 0 to 1: unknown."""
+        prior = rate if 0.0 < rate <= 1.0 else 1.0
+        return Fraction(prior + self.interruptions) / (PRIOR_HOURS + Fraction(self.hours))
 
 
 class JoinStatistics(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -15,13 +15,24 @@ MOST_NODES = 2000
 """Nodes of an overview; it says how many more there are."""
 
 
+class SpotOverview(msgspec.Struct, frozen=True, array_like=True):
+    """What a pass knows of a spot group that its memory does not say. Nothing of it changes while prices and the policy
+    stay. rate: of interruptions per node and 30 days, by its vendor, 0.0: unknown. price: what one interruption of a
+    node costs, in the currency of its pool, 0.0: unknown. avoided_for: seconds after a notice."""
+
+    rate: float = 0.0
+    price: float = 0.0
+    avoided_for: float = 0.0
+
+
 class GroupOverview(msgspec.Struct, frozen=True, array_like=True):
     """One node group. group: the provider's id, which policies and operations use. name: what a person calls it: the
     pool, the MachineDeployment, the scaling group's name. zone, machine: "" where unknown; several zones are joined by
     commas. price: of one node per hour, 0.0: unknown; currency, price_source, price_date: of the price
     (plan/prices.py), "" where unknown. no_price: why there is none, or why it is not compared with the others. cpu,
     memory: allocatable of its ready nodes, in cores and bytes, of which their pods request cpu_requested and
-    memory_requested. aliases: further names that a person may use. ready, min, max: its ready nodes and its bounds."""
+    memory_requested. aliases: further names that a person may use. ready, min, max: its ready nodes and its bounds.
+    spot: of a spot group."""
 
     group: str
     name: str = ""
@@ -41,6 +52,7 @@ class GroupOverview(msgspec.Struct, frozen=True, array_like=True):
     price_source: str = ""
     price_date: str = ""
     no_price: str = ""
+    spot: SpotOverview | None = None
 
 
 class NodeOverview(msgspec.Struct, frozen=True, array_like=True):

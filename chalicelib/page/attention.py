@@ -27,6 +27,8 @@ from chalicelib.record.consolidation_view import (
     replacement_views,
     state_words,
 )
+from chalicelib.record.journal_lines import spoken
+from chalicelib.record.lifecycle_view import verdict_of
 from chalicelib.record.metrics import key
 from chalicelib.record.tables import Tone, usual_seconds
 from chalicelib.record.views import LATE_AFTER
@@ -63,7 +65,7 @@ class Need(msgspec.Struct, frozen=True):
 
 class OperationProgress(msgspec.Struct, frozen=True):
     """An open operation. done, of: how far it is, 0 of 0 where that is not known. usually: seconds that it takes, 0.0
-    where that is not known."""
+    where that is not known. leaves_at: when the vendor takes the node back, 0.0 where it does not."""
 
     id: str
     group: str
@@ -74,6 +76,7 @@ class OperationProgress(msgspec.Struct, frozen=True):
     usually: float
     done: int
     of: int
+    leaves_at: float = 0.0
 
 
 class Paused(msgspec.Struct, frozen=True):
@@ -129,6 +132,7 @@ def needs(details: ClusterDetails, status: ClusterStatus, now: float) -> list[Ne
         *_of_cluster(details, status),
         *_of_breaker(details, now),
         *_of_pods(details),
+        *_of_nodes(details, now),
         *_of_groups(details),
         *(Need(gap.name or gap.kind, f"not read: {gap.detail}", anchor="gaps") for gap in details.plan.gaps[:LISTED]),
     ]
@@ -179,6 +183,50 @@ def _of_pods(details: ClusterDetails) -> list[Need]:
     if len(rows) > LISTED:
         listed.append(
             Need(f"{counted(len(rows) - LISTED, 'more kind')} of pods", "no node for them either", page="pods")
+        )
+    return listed
+
+
+_NODE_NOTES: Mapping[ReasonCode, tuple[str, str]] = {
+    ReasonCode.INTERRUPTION_REPORTED: (
+        "interruptionreported",
+        "its vendor takes it back, and nothing is done about it",
+    ),
+    ReasonCode.NO_REPLACEMENT_IN_TIME: (
+        "noreplacementintime",
+        "no new node can be ready before its vendor takes it back",
+    ),
+    ReasonCode.NODE_OVERDUE: ("nodeoverdue", "it is older than maxNodeAge and expiryGrace allow"),
+}
+"""Of notes on a node: the anchor of the runbook, and what it is."""
+
+
+def _of_nodes(details: ClusterDetails, now: float) -> list[Need]:
+    """Return nodes that their vendor takes back without a remedy, that are overdue, and groups too sick to repair."""
+    plan, name, listed = details.plan, details.summary.name, []
+    noted = [note for code in _NODE_NOTES for note in plan.notes if note.code is code]
+    for note in noted[:LISTED]:
+        node, until = str(note.params.get("node", "")), note.params.get("until")
+        anchor, text = _NODE_NOTES[note.code]
+        left = f"; {spoken(until - now)} left" if isinstance(until, int | float) and until > now else ""
+        verdict = verdict_of(plan, node)
+        held = f": {sentence(verdict.held)}" if verdict is not None and verdict.held is not None else ""
+        command = shlex.join(("outscaler", "explain", "node", node, "--cluster", name))
+        listed.append(Need(node, f"{text}{left}{held}", page="nodes", anchor=anchor, command=command))
+    if len(noted) > LISTED:
+        listed.append(Need(counted(len(noted) - LISTED, "more node"), "announced or overdue, too", page="nodes"))
+    group_of = {node.name: node.group for node in details.overview.nodes}
+    sick: dict[str, Reason] = {}
+    for verdict in plan.lifecycle:
+        at = group_of.get(verdict.node, -1)
+        if verdict.held is not None and verdict.held.code is ReasonCode.TOO_MANY_UNHEALTHY and at >= 0:
+            sick.setdefault(details.overview.groups[at].group, verdict.held)
+    for group, reason in sorted(sick.items())[:LISTED]:
+        command = shlex.join(("outscaler", "explain", "group", details.name_of(group), "--cluster", name))
+        listed.append(
+            Need(
+                details.name_of(group), sentence(reason), "no repair", 0.0, group, "groups", "toomanyunhealthy", command
+            )
         )
     return listed
 
@@ -338,7 +386,8 @@ def _progress(details: ClusterDetails, operation: Operation) -> OperationProgres
             text = f"{counted(len(nodes), 'machine')} of {name} that never became a node is given back"
     usually = usual_seconds((entry for entry in details.entries if entry.group == spec.group), spec.kind)
     up = spec.kind is OperationKind.SCALE_UP
-    return OperationProgress(spec.id, spec.group, up, text, step, spec.created_at, usually, done, of)
+    since, ends = spec.created_at, spec.leaves_at
+    return OperationProgress(spec.id, spec.group, up, text, step, since, usually, done, of, ends)
 
 
 # -- what is paused

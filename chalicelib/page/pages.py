@@ -208,7 +208,8 @@ def _group(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
 
 
 def _node_rows(cluster: ClusterDetails) -> tuple[NodeRow, ...]:
-    return node_rows(cluster.decision.plan if cluster.decision else None, cluster.overview, cluster.groups)
+    plan = cluster.decision.plan if cluster.decision else None
+    return node_rows(plan, cluster.overview, cluster.groups, cluster.memory)
 
 
 def _nodes(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:

@@ -128,6 +128,12 @@ def tiles(details: ClusterDetails, row: Mapping[str, Any], now: float) -> list[T
     notes = [f"of {most} at most" if most else "", f"{coming} coming" if coming else ""]
     notes.append(f"{row['leaving']} leaving" if row["leaving"] else "")
     rows = [Tile("Nodes ready", str(row["ready"]), " · ".join(filter(None, notes)))]
+    if spots := [group for group in groups if group.spot is not None]:
+        announced = sum(group.spot.leaving for group in spots if group.spot is not None)
+        note = f"{counted(announced, 'notice')} of vendors" if announced else "no notice of a vendor"
+        rows.append(
+            Tile("Spot nodes ready", str(sum(group.ready for group in spots)), note, "warn" if announced else "")
+        )
     worst = max(points, key=lambda point: point.pending, default=None)
     note = f"most in 24 hours: {worst.pending}" if worst is not None and worst.pending else "none in 24 hours"
     rows.append(Tile("Waiting pods", str(row["pending"]), note, "warn" if row["pending"] else ""))

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import msgspec
 import numpy as np
 
-from chalicelib.model.bill import MILLION, MOST_ROWS, Bill, ClusterBill, CostParts, MachineCost, WorkloadCost
-from chalicelib.model.group import DEAREST
+from chalicelib.model.bill import MILLION, MOST_ROWS, Bill, ClusterBill, CostParts, MachineCost, SpotCost, WorkloadCost
+from chalicelib.model.group import DEAREST, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.pod import Owner, PodClass
 from chalicelib.model.policy import NodePrices
@@ -23,10 +24,11 @@ from chalicelib.plan.cost_bound import bound
 from chalicelib.plan.demand.headroom import headroom_demand
 from chalicelib.plan.demand.scaling_rules.allocation_rate import RESOURCE, Rates
 from chalicelib.plan.demand.scaling_rules.sources import sources, threshold
-from chalicelib.plan.prices import price_book
+from chalicelib.plan.prices import PriceSource, instance_type, node_price, price_book
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pools import pools
 from chalicelib.plan.state.readiness import Bucket
+from chalicelib.plan.state.spot_market import is_fallback
 from chalicelib.plan.tables import Bools, Floats, Ints
 
 _UNITS = (1000.0, 2.0**30, 1.0)  # a core, a GiB, a GPU
@@ -47,13 +49,25 @@ class PriceTags:
         self._book = price_book(
             state.policy.prices, state.snapshot.groups, state.now, spot=state.policy.spot is not None
         )
-        self._groups = {group.id: group for group in state.snapshot.groups}
+        self._groups = {name: group.group for name, group in state.groups.items()}
+        self._prices = state.policy.prices
 
     def of_node(self, node: Node, group: str) -> tuple[int, str] | None:
         """Return the price of a node per hour, and its currency; None if it is unknown. A provider's price that
         cannot be compared with the others is in its own currency. group: its id, "" for none."""
         price = self._book.paid(node, self._groups.get(group))
         return (price.amount, price.currency) if price is not None and price.amount <= DEAREST * MILLION else None
+
+    def is_spot_price(self, node: Node, group: NodeGroup) -> bool:
+        """Return whether what a node of a spot group costs is a price of spot, not that of its type on demand."""
+        price = self._book.paid(node, group)
+        listed = self._prices is not None and instance_type(node) in self._prices.spot
+        return price is not None and ((listed and self._book.spot) or price.source is PriceSource.PROVIDER)
+
+    def on_demand(self, node: Node) -> int | None:
+        """Return what the list says that a node costs on demand, in millionths; None if it says nothing."""
+        listed = node_price(node, self._prices) if self._prices is not None else None
+        return round(listed * MILLION) if listed is not None and listed <= DEAREST else None
 
 
 def cluster_bill(state: ClusterState) -> ClusterBill | None:
@@ -68,7 +82,13 @@ def cluster_bill(state: ClusterState) -> ClusterBill | None:
     cells = _Cells(machines, usage, wanted)
     currencies = sorted({currency for currency, _ in machines.accounts})
     least = bound(state, tags.of_node) if len(currencies) == 1 else None
-    bills = [cells.bill(currency, least) for currency in currencies]
+    spots = _SpotPrices(state, tags) if any(group.group.spot for group in state.groups.values()) else None
+    bills = [
+        msgspec.structs.replace(
+            cells.bill(currency, least), spot=spots.cost(machines, currency) if spots is not None else None
+        )
+        for currency in currencies
+    ]
     bills.sort(key=lambda bill: (-bill.parts.paid, bill.currency))
     return ClusterBill(state.snapshot.taken_at, tuple(bills), machines.unpriced)
 
@@ -125,6 +145,41 @@ class _Machines:
                 self.unpriced += len(ids)
             else:
                 yield (priced[1], name), priced[0], len(ids)
+
+
+class _SpotPrices:
+    """What nodes cost on spot and on demand: the least price of a group with this type of machine, by currency."""
+
+    def __init__(self, state: ClusterState, tags: PriceTags) -> None:
+        self._state, self._tags = state, tags
+        self._least: dict[tuple[bool, str, str], int] = {}
+        for name, group in sorted(state.groups.items()):
+            example = group.template.node if group.template is not None else next(iter(group.nodes), None)
+            priced = tags.of_node(example, name) if example is not None else None
+            if example is None or priced is None or (group.group.spot and not tags.is_spot_price(example, group.group)):
+                continue
+            key = (group.group.spot, instance_type(example), priced[1])
+            self._least[key] = min(priced[0], self._least.get(key, priced[0]))
+
+    def cost(self, machines: _Machines, currency: str) -> SpotCost:
+        """Return what the nodes of spot groups save, and what nodes on demand in place of them cost more."""
+        nodes = compared = saved = fallback = premium = 0
+        for node, price, at in zip(machines.nodes, machines.price.tolist(), machines.account.tolist(), strict=True):
+            if machines.accounts[at][0] != currency:
+                continue
+            group = self._state.groups.get(machines.accounts[at][1])
+            kind = instance_type(node)
+            if group is not None and group.group.spot:
+                nodes += 1
+                listed = self._tags.on_demand(node)
+                other = self._least.get((False, kind, currency)) if listed is None else listed
+                if other is not None and self._tags.is_spot_price(node, group.group):
+                    compared, saved = compared + 1, saved + other - price
+            elif (
+                is_fallback(node, group, self._state) and (spot := self._least.get((True, kind, currency))) is not None
+            ):
+                fallback, premium = fallback + 1, premium + price - spot
+        return SpotCost(nodes, compared, saved, fallback, premium)
 
 
 class _Usage:

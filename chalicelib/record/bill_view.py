@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from chalicelib.model.bill import MILLION, Bill, ClusterBill, CostParts, MachineCost, Savings, WorkloadCost
+from chalicelib.model.bill import MILLION, Bill, ClusterBill, CostParts, MachineCost, Savings, SpotCost, WorkloadCost
 from chalicelib.model.plan import Move, Plan
 from chalicelib.record.views import Instant
 
@@ -55,8 +55,27 @@ class WorkloadView(msgspec.Struct, frozen=True):
     idle: float
 
 
+class SpotCostView(msgspec.Struct, frozen=True, rename="camel"):
+    """model/bill.SpotCost."""
+
+    nodes: int
+    compared: int
+    saved: float
+    fallback_nodes: int
+    premium: float
+
+    @property
+    def words(self) -> tuple[tuple[str, float], ...]:
+        """Return what each amount is, with the amount: what spot saves, what nodes in place of it cost more."""
+        part = f" (the price of {self.compared} on demand is known)" if self.compared < self.nodes else ""
+        saved = f"saved by {self.nodes} spot node{'' if self.nodes == 1 else 's'}{part}"
+        several = self.fallback_nodes != 1
+        more = f"more for {self.fallback_nodes} node{'s' if several else ''} bought on demand in place of spot"
+        return ((saved, self.saved), *([(more, self.premium)] if self.fallback_nodes else []))
+
+
 class BillView(msgspec.Struct, frozen=True, rename="camel"):
-    """The bill in one currency. lower_bound, efficiency: None if unknown."""
+    """The bill in one currency. lower_bound, efficiency: None if unknown. spot: None without spot groups."""
 
     currency: str
     per_hour: PartsView
@@ -67,6 +86,7 @@ class BillView(msgspec.Struct, frozen=True, rename="camel"):
     pools: tuple[MachinesView, ...]
     namespaces: tuple[WorkloadView, ...]
     owners: tuple[WorkloadView, ...]
+    spot: SpotCostView | None = None
 
 
 class SavingsView(msgspec.Struct, frozen=True, rename="camel"):
@@ -138,7 +158,12 @@ def _bill(bill: Bill) -> BillView:
         tuple(map(_machines, bill.pools)),
         tuple(map(_workload, bill.namespaces)),
         tuple(map(_workload, bill.owners)),
+        _spot(bill.spot) if bill.spot is not None else None,
     )
+
+
+def _spot(cost: SpotCost) -> SpotCostView:
+    return SpotCostView(cost.nodes, cost.compared, _money(cost.saved), cost.fallback, _money(cost.premium))
 
 
 def _parts(parts: CostParts) -> PartsView:

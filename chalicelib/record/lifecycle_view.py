@@ -37,12 +37,17 @@ def verdict_of(plan: Plan, node: str) -> LifecycleVerdict | None:
     return next((verdict for verdict in plan.lifecycle if verdict.node == node), None)
 
 
-def says(verdict: LifecycleVerdict) -> str:
+def restarts(plan: Plan | None, node: str) -> bool:
+    """Return whether a plan restarts a node."""
+    return plan is not None and any(restart.node == node for restart in plan.restarts)
+
+
+def says(verdict: LifecycleVerdict, *, is_restarted: bool = False) -> str:
     """Return one sentence on a node: why it should go, and what holds it."""
     start = f"It is {due_words(verdict.why)}"
     held = verdict.held
     if held is None:
-        return f"{start}, and goes now."
+        return f"{start}, and {'is restarted' if is_restarted else 'goes'} now."
     if held.code in _NOT_DUE_YET:
         return f"{start}: {sentence(held)}."
     return f"{start} since {format_time(verdict.since)}, and waits: {sentence(held)}."
@@ -56,9 +61,13 @@ def verdict_data(verdict: LifecycleVerdict) -> dict[str, Any]:
     )
 
 
+def count_words(counts: Mapping[str, int]) -> str:
+    """Return `1 sick, 2 too old`, "" for none. counts: nodes by the value of their reason."""
+    return ", ".join(f"{counts[why]} {words}" for why, words in _IS.items() if counts.get(why))
+
+
 def summary(plan: Plan) -> str:
     """Return how many nodes are due for what, "" for none."""
-    counts = Counter(verdict.why for verdict in plan.lifecycle)
+    counts = count_words(Counter(verdict.why.value for verdict in plan.lifecycle))
     going = sum(verdict.held is None for verdict in plan.lifecycle)
-    parts = [f"{counts[why]} {due_words(why)}" for why in _IS if counts[why]]
-    return f"Nodes that should go: {', '.join(parts)}; {going} now." if parts else ""
+    return f"Nodes that should go: {counts}; {going} now." if counts else ""

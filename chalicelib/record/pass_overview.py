@@ -7,7 +7,7 @@ people see them: those too that do not keep the node (mirror pods, expendable po
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,13 +19,14 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
-from chalicelib.model.overview import MOST_NODES, ClusterOverview, GroupOverview, NodeOverview
+from chalicelib.model.overview import MOST_NODES, ClusterOverview, GroupOverview, NodeOverview, SpotOverview
 from chalicelib.model.plan import Plan
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.bill import cluster_bill
 from chalicelib.plan.prices import NoPrice, Price, instance_type, price_book
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.readiness import ZONE, Bucket
+from chalicelib.plan.state.spot_market import interruption_price, spot_groups
 from chalicelib.record.carry_over import CarryOver
 from chalicelib.record.metrics import key
 from chalicelib.record.savings import DAY, HOUR, counted, entries, under_way
@@ -96,8 +97,12 @@ def pass_overview(plan: Plan, state: ClusterState, bill: ClusterBill | None) -> 
         book.of_group(state.groups[group.id].group, next(iter(members.get(at, ())), None))
         for at, group in enumerate(snapshot.groups)
     ]
+    spots = spot_groups(state)
     groups = tuple(
-        _priced(_group(group, members.get(at, ()), sums[at + 1]), prices[at], book.named(group))
+        msgspec.structs.replace(
+            _priced(_group(group, members.get(at, ()), sums[at + 1]), prices[at], book.named(group)),
+            spot=spot_overview(group.id, state, spots),
+        )
         for at, group in enumerate(snapshot.groups)
     )
     shares = _percents(amounts)
@@ -210,6 +215,16 @@ def _group(group: NodeGroup, nodes: Sequence[Node], sums: Sequence[float]) -> Gr
         group.min,
         group.max,
     )
+
+
+def spot_overview(group_id: str, state: ClusterState, spots: Collection[str]) -> SpotOverview | None:
+    """Return what is known of a spot group, None of another one. spots: those whose risk the policy weighs."""
+    own = state.groups[group_id]
+    if not own.group.spot:
+        return None
+    price = float(interruption_price(own, state)) / MILLION if group_id in spots else 0.0
+    avoided_for = state.policy.spot.avoid_after_interruption if state.policy.spot is not None else 0.0
+    return SpotOverview(own.group.interruption_rate, round(price, 6), avoided_for)
 
 
 def _node(node: Node, group: int, cpu: int, memory: int, pods: int) -> NodeOverview:

@@ -17,11 +17,21 @@ from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.overview import ClusterOverview, GroupOverview
 from chalicelib.model.pause import Pause, PausedPart, in_force
-from chalicelib.model.plan import GroupVerdict, Plan
+from chalicelib.model.plan import GroupVerdict, LifecycleVerdict, Plan
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.record.consolidation_view import reasons_by_node
 from chalicelib.record.journal_lines import ERRORS, error_words, operation_of
-from chalicelib.record.views import Instant, JoinsView, joins_view, node_views
+from chalicelib.record.lifecycle_view import count_words, restarts, says
+from chalicelib.record.views import (
+    Instant,
+    JoinsView,
+    NoticeView,
+    SpotView,
+    joins_view,
+    node_views,
+    notice_view,
+    spot_view,
+)
 from chalicelib.store.journal import JournalEntry
 
 RECENT = 86400.0
@@ -66,7 +76,9 @@ class GroupRow(msgspec.Struct, frozen=True, rename="camel"):
     provider_title: for people, such as Alibaba ESS. zone, machine: "" where unknown. price: per hour and node. cpu,
     memory: percent of allocatable that pods request, None where no node is ready or it is not known. aliases: further
     names by which a person may mean it. price_source: policy or provider; price_date: YYYY-MM-DD; no_price: why there
-    is none, or why it is not compared with the others. joins: what its nodes have taught."""
+    is none, or why it is not compared with the others. joins: what its nodes have taught. spot: the risk of a spot
+    group, None of another one. due: number of its nodes that should go although they are needed, by the reason:
+    repair, expired, drifted."""
 
     group: str
     name: str
@@ -89,12 +101,20 @@ class GroupRow(msgspec.Struct, frozen=True, rename="camel"):
     price_date: str = ""
     no_price: str = ""
     joins: JoinsView = JoinsView()
+    spot: SpotView | None = None
+    due: dict[str, int] = {}
+
+    @property
+    def due_words(self) -> str:
+        """Return `1 sick, 2 too old`, "" where no node is due."""
+        return count_words(self.due)
 
 
 class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
     """A node. group_name: what people call its group, "" for none. decision, reason, pod, evict: see views.NodeView.
     consolidation: why it is not consolidated, None where it is, where that is also why it is not removed, and where
-    consolidation is off."""
+    consolidation is off. spot: its vendor may take it back; notice: its vendor does. lifecycle: why it should go
+    although it is needed; is_restarted: the decision restarts it."""
 
     node: str
     group: str
@@ -110,6 +130,15 @@ class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
     pod: str
     evict: tuple[str, ...]
     consolidation: Reason | None = None
+    spot: bool = False
+    notice: NoticeView | None = None
+    lifecycle: LifecycleVerdict | None = None
+    is_restarted: bool = False
+
+    @property
+    def due_line(self) -> str:
+        """Return why it should go and what holds it, "" where it is not due."""
+        return says(self.lifecycle, is_restarted=self.is_restarted) if self.lifecycle is not None else ""
 
 
 # -- names
@@ -213,7 +242,7 @@ def group_rows(
     by_group: dict[str, list[JournalEntry]] = {}
     for entry in entries:
         by_group.setdefault(entry.group, []).append(entry)
-    context = _RowContext(in_force(pauses, now), by_group, _pods_at_maximum(plan), now)
+    context = _RowContext(in_force(pauses, now), by_group, _pods_at_maximum(plan), _due(plan, overview), now)
     return tuple(_row(group, names[key], overview.currency, context) for key, group in facts.items())
 
 
@@ -252,11 +281,12 @@ class _GroupFacts(msgspec.Struct, frozen=True):
 
 class _RowContext(msgspec.Struct, frozen=True):
     """What all rows share. entries: of the journal, by group. waiting: pods that a group's maximum refuses, by its
-    id."""
+    id. due: see GroupRow, by group."""
 
     pauses: tuple[Pause, ...]
     entries: Mapping[str, Sequence[JournalEntry]]
     waiting: Mapping[str, int]
+    due: Mapping[str, dict[str, int]]
     now: float
 
 
@@ -285,6 +315,17 @@ def _pods_at_maximum(plan: Plan | None) -> Counter[str]:
     return counts
 
 
+def _due(plan: Plan | None, overview: ClusterOverview) -> dict[str, dict[str, int]]:
+    group_of = {node.name: node.group for node in overview.nodes}
+    counts: dict[str, dict[str, int]] = {}
+    for verdict in plan.lifecycle if plan is not None else ():
+        at = group_of.get(verdict.node, -1)
+        if 0 <= at < len(overview.groups):
+            of_group = counts.setdefault(overview.groups[at].group, {})
+            of_group[verdict.why.value] = of_group.get(verdict.why.value, 0) + 1
+    return counts
+
+
 def _row(group: _GroupFacts, name: str, currency: str, context: _RowContext) -> GroupRow:
     overview, verdict = group.overview, group.verdict
     return GroupRow(
@@ -309,6 +350,8 @@ def _row(group: _GroupFacts, name: str, currency: str, context: _RowContext) -> 
         price_date=overview.price_date,
         no_price=overview.no_price,
         joins=joins_view(group.memory.joins, context.now),
+        spot=spot_view(overview.spot, group.memory.risk, context.now),
+        due=context.due.get(group.group, {}),
     )
 
 
@@ -411,13 +454,18 @@ def usual_seconds(entries: Iterable[JournalEntry], kind: OperationKind) -> float
 # -- rows of nodes
 
 
-def node_rows(plan: Plan | None, overview: ClusterOverview, groups: Sequence[GroupRow]) -> tuple[NodeRow, ...]:
+def node_rows(
+    plan: Plan | None, overview: ClusterOverview, groups: Sequence[GroupRow], memory: Memory
+) -> tuple[NodeRow, ...]:
     """Return a row for each node: those of the decision first, removed ones before the others, then those that only the
-    overview has."""
+    overview has. memory: for the notices of vendors."""
     names = {row.group: row.name for row in groups}
     seen = {node.name: node for node in overview.nodes}
     views = {view.node: view for view in node_views(plan)} if plan is not None else {}
-    consolidation = reasons_by_node(plan)
+    consolidation, spots = reasons_by_node(plan), {row.group for row in groups if row.spot is not None}
+    risks = [known.risk for known in memory.groups.values() if known.risk is not None]
+    notices = {name: notice for risk in risks for name, notice in risk.notices.items()}
+    due = {verdict.node: verdict for verdict in plan.lifecycle} if plan is not None else {}
     rows = []
     for name in (*views, *(name for name in seen if name not in views)):
         node, view = seen.get(name), views.get(name)
@@ -442,6 +490,10 @@ def node_rows(plan: Plan | None, overview: ClusterOverview, groups: Sequence[Gro
                 pod=view.pod if view is not None else "",
                 evict=view.evict if view is not None else (),
                 consolidation=None if same else own,
+                spot=group in spots,
+                notice=notice_view(notices.get(name)),
+                lifecycle=due.get(name),
+                is_restarted=restarts(plan, name),
             )
         )
     return tuple(rows)

@@ -12,8 +12,16 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.join_summary import join_summary
-from chalicelib.model.memory import GroupMemory, JoinStatistics, Memory
+from chalicelib.model.memory import (
+    PRIOR_HOURS,
+    GroupMemory,
+    InterruptionNotice,
+    InterruptionRisk,
+    JoinStatistics,
+    Memory,
+)
 from chalicelib.model.operation import REPLACES, Operation
+from chalicelib.model.overview import SpotOverview
 from chalicelib.model.pause import Pause, PausedPart
 from chalicelib.model.plan import Plan
 from chalicelib.model.quantity import format_duration
@@ -208,6 +216,63 @@ def joins_view(statistics: JoinStatistics | None, now: float) -> JoinsView:
 def _short(seconds: int) -> str:
     """Return a duration, in whole minutes from ten of them on."""
     return format_duration(float(seconds if seconds < 600 else 60 * round(seconds / 60)))
+
+
+class SpotView(msgspec.Struct, frozen=True, rename="camel"):
+    """The risk of a spot group (docs/reference/spot.md "Risk"). interruptions, node_hours: learnt, both halved every 7
+    days. per_month: expected interruptions of a node in 30 days. premium: what they add to the price of a node and
+    hour, None where it is not known. last_notice: of a node. avoided_until: until then it is bought only if nothing
+    else fits; 0.0 where it is not avoided. leaving: nodes with a notice."""
+
+    interruptions: float
+    node_hours: float
+    per_month: float
+    premium: float | None
+    last_notice: Instant
+    avoided_until: Instant
+    leaving: int
+
+    @property
+    def month_words(self) -> str:
+        """Return `0.32 a month`."""
+        return f"{self.per_month:.2g} a month"
+
+    @property
+    def risk_line(self) -> str:
+        """Return what was counted, and what follows from it."""
+        count = f"{self.interruptions:.3g}"
+        counted = f"{count} interruption{'' if count == '1' else 's'} in {self.node_hours:.0f} node hours"
+        return f"{counted}, halved every 7 days; {self.month_words} is expected of a node"
+
+
+def spot_view(spot: SpotOverview | None, risk: InterruptionRisk | None, now: float) -> SpotView | None:
+    """Return the risk of a group, None of one that is not spot. spot: what the last pass knew."""
+    if spot is None and (risk is None or not risk.counted_at):
+        return None
+    known, learnt = spot or SpotOverview(), risk or InterruptionRisk()
+    hazard, last = float(learnt.hazard(known.rate)), min(learnt.last_notice, now)
+    until = last + known.avoided_for if last > 0 and known.avoided_for else 0.0
+    return SpotView(
+        round(learnt.interruptions, 3),
+        round(learnt.hours, 3),
+        round(hazard * PRIOR_HOURS, 4),
+        round(hazard * known.price, 6) if known.price else None,
+        Instant(last),
+        Instant(until if until > now else 0.0),
+        len(learnt.notices),
+    )
+
+
+class NoticeView(msgspec.Struct, frozen=True, rename="camel"):
+    """The notice of a node that its vendor takes back: since when it is known, and when the node leaves."""
+
+    seen_at: Instant
+    leaves_at: Instant
+
+
+def notice_view(notice: InterruptionNotice | None) -> NoticeView | None:
+    """Return a notice, None where there is none."""
+    return NoticeView(Instant(notice.seen_at), Instant(notice.leaves_at)) if notice is not None else None
 
 
 class GroupView(msgspec.Struct, frozen=True, rename="camel"):

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from chalicelib.command.main import main
-from chalicelib.model.bill import ClusterBill
+from chalicelib.model.bill import ClusterBill, SpotCost
 from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import OperationKind, OperationState, RemovalTarget
@@ -111,6 +111,28 @@ def refusal(capsys: Said, *arguments: str) -> str:
     capsys.readouterr()
     assert main(arguments) == 2
     return capsys.readouterr().err.strip()
+
+
+def test_spot_has_a_line_of_its_own(store: Store, capsys: Said) -> None:
+    seen = store.gauge_rings.overview(SHOP)
+    assert seen.bill is not None
+    assert "Spot" not in printed(capsys, "cost", SHOP)
+    (bill,) = seen.bill.bills
+    spot = msgspec.structs.replace(bill, spot=SpotCost(3, 2, 280_000, 1, 140_000))
+    changed = msgspec.structs.replace(seen, bill=msgspec.structs.replace(seen.bill, bills=(spot,)))
+    store.gauge_rings.add(SHOP, GaugePoint(NOW + 3000, 2, 0), changed, seen=0.0)
+    line = (
+        "Spot, per hour: 0.2800 EUR saved by 3 spot nodes (the price of 2 on demand is known), "
+        "0.1400 EUR more for 1 node bought on demand in place of spot"
+    )
+    assert line in printed(capsys, "cost", SHOP).splitlines()
+    assert answer(capsys, "cost", SHOP)["bills"][0]["spot"] == {
+        "nodes": 3,
+        "compared": 2,
+        "saved": 0.28,
+        "fallbackNodes": 1,
+        "premium": 0.14,
+    }
 
 
 def test_cost_of_a_cluster_is_shown_with_savings_and_moves(store: Store, capsys: Said) -> None:

@@ -17,18 +17,27 @@ from chalicelib.command.commands import get
 from chalicelib.command.main import main
 from chalicelib.command.stored_rows import Listing, Row, age_cell
 from chalicelib.model.gauge_ring import GaugePoint
-from chalicelib.model.memory import Backoff, GroupMemory, JoinStatistics, Memory
+from chalicelib.model.memory import (
+    Backoff,
+    GroupMemory,
+    InterruptionNotice,
+    InterruptionRisk,
+    JoinStatistics,
+    Memory,
+)
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOverview
 from chalicelib.model.pause import Pause
+from chalicelib.model.plan import LifecycleVerdict
 from chalicelib.model.policy import Options
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.record import carry_over
 from chalicelib.record.carry_over import CarryOver
-from chalicelib.record.journal import decision, plan_entry
+from chalicelib.record.journal import decision, last_decision, plan_entry
 from chalicelib.record.metric_values import pass_gauges
 from chalicelib.store import Store
 from chalicelib.store.errors import StoreError
-from chalicelib.store.leases import PassFailure
+from chalicelib.store.leases import LastPass, PassFailure
 from tests.builders import cluster
 from tests.functional.conftest import ACCOUNT_NOW as NOW
 from tests.operations import new_operation
@@ -158,9 +167,9 @@ def test_groups_show_the_columns_of_the_page(store: Store, capsys: Said) -> None
         ),
         "web     clusterapi   2+2     0..5       78%   62%      2 nodes on their way since 41s",
     ]
-    assert [line.split()[-6:] for line in printed(capsys, "get", "groups", SHOP, "-o", "wide")[1:]] == [
-        ["huge", "1.5", "EUR", "-", "-", BURST],
-        ["c4.large", "0.25", "EUR", "-", "-", "web"],
+    assert [line.split()[-8:] for line in printed(capsys, "get", "groups", SHOP, "-o", "wide")[1:]] == [
+        ["huge", "1.5", "EUR", "-", "-", "-", "-", BURST],
+        ["c4.large", "0.25", "EUR", "-", "-", "-", "-", "web"],
     ]
 
 
@@ -173,11 +182,11 @@ def test_wide_groups_show_what_they_have_taught(store: Store, capsys: Said) -> N
     groups = {**before.groups, "web": web, "pool/gone": gone}
     store.memory.save(SHOP, before, msgspec.structs.replace(before, groups=groups), (), lease)
     wide = printed(capsys, "get", "groups", SHOP, "-o", "wide")
-    assert re.split(r"  +", wide[0])[-3:] == ["READY TIME", "FAILS", "ID"]
-    assert [re.split(r"  +", line)[-3:] for line in wide[1:]] == [
-        ["-", "-", BURST],
-        ["3m (p95 4m50s)", "2%", "web"],
-        ["1h (p95 1h)", "0%", "pool/gone"],
+    assert re.split(r"  +", wide[0])[-5:] == ["READY TIME", "FAILS", "SPOT", "SHOULD GO", "ID"]
+    assert [re.split(r"  +", line)[-5:] for line in wide[1:]] == [
+        ["-", "-", "-", "-", BURST],
+        ["3m (p95 4m50s)", "2%", "-", "-", "web"],
+        ["1h (p95 1h)", "0%", "-", "-", "pool/gone"],
     ]
     burst, web_data, _ = answer(capsys, "get", "groups", SHOP)
     assert (burst["joins"]["readySeconds"], burst["joins"]["failureRate"]) == (None, None)
@@ -190,6 +199,43 @@ def test_wide_groups_show_what_they_have_taught(store: Store, capsys: Said) -> N
         "starting": 0,
         "sinceTimeout": 3,
     }
+
+
+def test_spot_and_nodes_that_should_go_are_in_the_wide_tables(store: Store, capsys: Said) -> None:
+    lease = store.leases.acquire(SHOP, "another", 60)
+    before = store.memory.load(SHOP)
+    notices = {"busy": InterruptionNotice(NOW - 20, NOW + 100)}
+    risk = InterruptionRisk(3.0, 500.0, NOW - 60, 2, NOW - 20, notices)
+    web = msgspec.structs.replace(before.groups["web"], risk=risk)
+    groups = {**before.groups, "web": web, "pool/gone": GroupMemory(risk=risk)}
+    store.memory.save(SHOP, before, msgspec.structs.replace(before, groups=groups), (), lease)
+    held = Reason.of(ReasonCode.DISRUPTION_BUDGET, budget="always", limit=1)
+    due = (LifecycleVerdict("idle", DisruptionReason.EXPIRED, NOW - 60, held),)
+    stored = last_decision(SHOP, store.scan_states.last(SHOP) or LastPass(), store.journal)
+    assert stored is not None
+    changed = msgspec.structs.replace(stored.plan, lifecycle=due)
+    store.journal.append(SHOP, plan_entry(changed))
+    store.leases.release(lease, passed_at=NOW - 13, decision=decision(changed))
+    wide = [re.split(r"  +", line)[-3:] for line in printed(capsys, "get", "groups", SHOP, "-o", "wide")]
+    assert wide == [
+        ["SPOT", "SHOULD GO", "ID"],
+        ["-", "-", BURST],
+        ["2.4 a month", "1 too old", "web"],
+        ["2.4 a month", "-", "pool/gone"],
+    ]
+    nodes = printed(capsys, "get", "nodes", SHOP, "-o", "wide")
+    assert [re.split(r"  +", line)[-2:] for line in nodes[2:]] == [
+        ["SPOT", "SHOULD GO"],
+        ["leaves 2026-11-18T11:08:20Z", "-"],
+        ["yes", "too old"],
+    ]
+    busy, idle = answer(capsys, "get", "nodes", SHOP)["nodes"]
+    assert busy["notice"] == {"seenAt": "2026-11-18T11:06:20Z", "leavesAt": "2026-11-18T11:08:20Z"}
+    assert (busy["spot"], "lifecycle" in busy, "notice" in idle) == (True, False, False)
+    assert (idle["lifecycle"]["why"], idle["lifecycle"]["held"]["code"]) == ("expired", "DisruptionBudget")
+    assert printed(capsys, "get", "nodes", SHOP, "-l", "due=expired", "-o", "name") == ["node/idle"]
+    assert printed(capsys, "get", "nodes", SHOP, "-l", "due=too-old", "-o", "name") == ["node/idle"]
+    assert printed(capsys, "get", "groups", SHOP, "-l", "spot=yes", "-o", "name") == ["group/web", "group/gone"]
 
 
 def test_groups_on_a_terminal_fit_it_and_show_local_times(store: Store, screen: Callable[..., list[str]]) -> None:
@@ -415,7 +461,7 @@ def test_selector_selects_rows(what: str, selector: str, names: list[str], store
 def test_selector_with_an_unknown_key_is_answered_with_the_keys(store: Store, capsys: Said) -> None:
     del store
     said = refusal(capsys, "get", "groups", SHOP, "-l", "colour=red")
-    assert said == "-l: groups have no 'colour'; select by machine, name, provider, state, zone"
+    assert said == "-l: groups have no 'colour'; select by machine, name, provider, spot, state, zone"
     assert "'web' is not KEY=VALUE" in refusal(capsys, "get", "groups", SHOP, "-l", "web")
     assert "belongs to tables, and policy is none" in refusal(capsys, "get", "policy", SHOP, "-l", "mode=active")
 

@@ -178,6 +178,9 @@ def _blocks(
         yield with_local_times(f"{total} ({format_time(view.at)})", now, sys.stdout)
         yield _parts(bill)
         yield _bound(bill)
+        if bill.spot is not None:
+            amounts = (f"{_money(amount, bill.currency)} {text}" for text, amount in bill.spot.words)
+            yield f"Spot, per hour: {', '.join(amounts)}"
         for key in _TABLES if args.output == "wide" else (args.by,):
             yield _costs(bill, key, names)
         if bill.overcommitted_nodes:

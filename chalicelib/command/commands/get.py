@@ -79,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "name", nargs="?", default="", metavar="CLUSTER", help="the cluster; may be omitted where there is only one"
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these groups, nodes, pods or operations")
-    keys = "groups: machine, name, provider, state, zone; nodes: decision, group, machine, zone"
+    keys = "groups: machine, name, provider, spot, state, zone; nodes: decision, due, group, machine, spot, zone"
     parser.add_argument(
         "-l",
         "--selector",

@@ -23,8 +23,6 @@ from chalicelib.plan.state.spot_groups import vendor_pool
 
 HALF_LIFE = 7 * 24 * HOUR
 """Seconds after which what was learnt of a group counts half."""
-PRIOR_HOURS = 720
-"""Hours of the prior: one interruption in 30 days."""
 PAID_OVER = 24
 """Hours over which the disruption of an interruption is spread, as all costs of a move that are paid once."""
 
@@ -84,9 +82,7 @@ def _first_risk(
 def hazard(group: NodeGroup, memory: GroupMemory) -> Fraction:
     """Return the expected interruptions per hour of one node: (1 + I) / (720 + T). A vendor's rate stands in place of
     the 1."""
-    risk = memory.risk or InterruptionRisk()
-    prior = group.interruption_rate if 0.0 < group.interruption_rate <= 1.0 else 1.0
-    return Fraction(prior + risk.interruptions) / (PRIOR_HOURS + Fraction(risk.hours))
+    return (memory.risk or InterruptionRisk()).hazard(group.interruption_rate)
 
 
 def risk_premium(group: NodeGroupState, state: ClusterState) -> int:
@@ -97,9 +93,13 @@ def risk_premium(group: NodeGroupState, state: ClusterState) -> int:
     priced node counts as one node of the group."""
     if group.id not in spot_groups(state):
         return 0
-    average = _average_price(group, state)
+    return round(hazard(group.group, group.memory) * interruption_price(group, state))
+
+
+def interruption_price(group: NodeGroupState, state: ClusterState) -> Fraction:
+    """Return λ · D · 24h of an average node of the group's pool, in millionths of the currency."""
     aggressiveness = Fraction(str(state.policy.consolidation.aggressiveness))
-    return round(hazard(group.group, group.memory) * average / aggressiveness * PAID_OVER)
+    return _average_price(group, state) / aggressiveness * PAID_OVER
 
 
 def _average_price(group: NodeGroupState, state: ClusterState) -> Fraction:

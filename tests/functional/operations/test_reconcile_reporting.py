@@ -107,7 +107,8 @@ def test_group_whose_provider_is_silent_keeps_its_row_and_its_nodes(stage: Opera
     (row,) = group_rows(decision.plan, stage.memory(), passed.overview, stage.clock())
     assert (row.group, row.status.word, row.status.detail) == ("g", "not read", "Transient: no answer")
     assert (row.target, row.max) == (2, 10), "as they were"
-    assert [node.group for node in node_rows(decision.plan, passed.overview, (row,))] == ["g", "g"]
+    nodes = node_rows(decision.plan, passed.overview, (row,), stage.memory())
+    assert [node.group for node in nodes] == ["g", "g"]
 
 
 def test_charts_that_cannot_be_stored_do_not_fail_the_pass(

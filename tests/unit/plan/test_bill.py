@@ -9,12 +9,12 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from chalicelib.model.bill import MOST_ROWS, Bill, ClusterBill, CostParts, WorkloadCost
+from chalicelib.model.bill import MOST_ROWS, Bill, ClusterBill, CostParts, SpotCost, WorkloadCost
 from chalicelib.model.group import Instance, InstanceError, InstanceState, Pool
-from chalicelib.model.memory import Memory
+from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.pod import Owner
-from chalicelib.model.policy import NodePrices, Policy
+from chalicelib.model.policy import NodePrices, Policy, Spot
 from chalicelib.model.scaling_rules import Headroom, Metric, Rule
 from chalicelib.model.snapshot import Controller
 from chalicelib.plan import cost_bound
@@ -359,3 +359,60 @@ def test_lower_bound_of_a_large_programme_is_unknown(monkeypatch: pytest.MonkeyP
 )
 def test_rounded_shares_add_up(total: int, shares: tuple[float, ...], whole: list[int]) -> None:
     assert apportioned(total, shares) == whole
+
+
+# -- spot
+
+TYPE = "node.kubernetes.io/instance-type"
+
+
+def on_spot(price: float = 0.06, *, spot_type: str = "m", demand: float = 0.20) -> ClusterBuilder:
+    """Two nodes of a spot group and one on demand."""
+    builder = ClusterBuilder()
+    for name, group, kind in (("s-0", "sp", spot_type), ("s-1", "sp", spot_type), ("o-0", "od", "m")):
+        builder.node(name, "4", "16Gi", group=group, labels={TYPE: kind})
+    builder.group("sp", spot=True, price=price, template=node("t-s", "4", "16Gi", labels={TYPE: spot_type}))
+    return builder.group("od", price=demand, template=node("t-o", "4", "16Gi", labels={TYPE: "m"}))
+
+
+def fallback_bill(builder: ClusterBuilder, **policy: object) -> SpotCost | None:
+    """The spot line, with node o-0 bought on demand in place of spot."""
+    made = Policy("test", spot=Spot(), **policy)  # type: ignore[arg-type]
+    memory = Memory(nodes={"o-0": NodeMemory(fallback=True)})
+    cluster = cluster_bill(build_cluster_state(builder.snapshot(), made, memory, NOW))
+    assert cluster is not None
+    return cluster.bills[0].spot
+
+
+def test_spot_saves_what_the_same_type_costs_more_on_demand() -> None:
+    assert checked(only(on_spot(), spot=Spot())).spot == SpotCost(2, 2, 280_000)
+    assert only(on_spot()).spot == SpotCost(2, 2, 280_000)
+
+
+def test_listed_prices_of_both_kinds_are_compared() -> None:
+    prices = NodePrices(instance_types={"m": 0.30}, spot={"m": 0.05})
+    assert only(on_spot(0.0, demand=0.0), spot=Spot(), prices=prices).spot == SpotCost(2, 2, 500_000)
+
+
+def test_node_whose_price_is_known_in_one_way_only_is_not_compared() -> None:
+    assert only(on_spot(spot_type="other"), spot=Spot()).spot == SpotCost(2)
+    as_on_demand = NodePrices(instance_types={"m": 0.30})
+    assert only(on_spot(0.0), spot=Spot(), prices=as_on_demand).spot == SpotCost(2)
+
+
+def test_fallback_costs_more_than_the_cheapest_spot_group_of_its_type() -> None:
+    assert fallback_bill(on_spot()) == SpotCost(2, 2, 280_000, 1, 140_000)
+    assert fallback_bill(on_spot(spot_type="other")) == SpotCost(2)
+
+
+def test_cluster_without_spot_groups_has_no_line_about_spot() -> None:
+    assert only(two_halves(), spot=Spot()).spot is None
+
+
+def test_group_that_only_the_policy_calls_spot_is_billed_by_its_spot_price() -> None:
+    builder = on_spot(0.0)
+    builder.groups[0] = msgspec.structs.replace(builder.groups[0], spot=False)
+    prices = NodePrices(instance_types={"m": 0.30}, spot={"m": 0.05})
+    bill = only(builder, spot=Spot(groups=("sp",)), prices=prices)
+    assert next(row for row in bill.groups if row.name == "sp").parts.paid == 100_000
+    assert bill.spot == SpotCost(2, 2, 500_000)

@@ -29,6 +29,7 @@ from chalicelib.model.policy import (
     Policy,
     RepairAction,
     RepairRule,
+    Spot,
     Window,
 )
 from chalicelib.model.reason import DisruptionReason
@@ -514,6 +515,17 @@ def test_an_old_node_goes_to_a_dearer_group_only_as_far_as_it_is_worth_it() -> N
 
     assert result(0.29).bought == {"h": 1}  # the disruption of the only node is worth half its price
     assert (result(0.31).bought, result(0.31).held) == ({}, {"a": "MaxNodeGroupSizeReached"})
+
+
+def test_a_spot_group_is_worth_its_spot_price_to_an_old_node() -> None:
+    def bought(spot: float) -> dict[str, int]:
+        types = "node.kubernetes.io/instance-type"
+        build = full_nodes("a", labels={types: "g"}, group={"max": 1})
+        build.group("h", spot=True, price=spot, template=node("new", "4", "16Gi", labels={types: "h"}))
+        prices = NodePrices(instance_types={"g": 0.2, "h": 0.6})
+        return decide(build, policy(prices=prices, spot=Spot())).bought
+
+    assert (bought(0.1), bought(0.5)) == ({"h": 1}, {})
 
 
 def test_a_group_that_grows_buys_no_successor() -> None:

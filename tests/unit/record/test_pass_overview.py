@@ -7,11 +7,11 @@ import pytest
 
 from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.group import NodeGroup
-from chalicelib.model.memory import Memory
+from chalicelib.model.memory import GroupMemory, InterruptionRisk, Memory
 from chalicelib.model.node import Node
-from chalicelib.model.overview import MOST_NODES, ClusterOverview, GroupOverview, NodeOverview
+from chalicelib.model.overview import MOST_NODES, ClusterOverview, GroupOverview, NodeOverview, SpotOverview
 from chalicelib.model.plan import GroupVerdict, Health, Plan, Removal, ScaleUp, UnschedulablePods
-from chalicelib.model.policy import NodePrices, Policy
+from chalicelib.model.policy import NodePrices, Policy, Spot
 from chalicelib.plan.bill import cluster_bill
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.record.pass_overview import completed, pass_overview
@@ -174,3 +174,25 @@ def test_empty_cluster_has_an_empty_overview_and_a_point() -> None:
     overview, point = both(ClusterBuilder(), decision=Plan(id="p", cluster="test", at=NOW))
     assert (overview.groups, overview.nodes, overview.more_nodes) == ((), (), 0)
     assert point == GaugePoint(NOW, 0, 0, 0, -1, -1, -1.0)
+
+
+def spot_groups_of(policy: Policy, risk: InterruptionRisk | None = None) -> tuple[GroupOverview, ...]:
+    builder = cluster()
+    builder.groups[0] = msgspec.structs.replace(builder.groups[0], spot=True, interruption_rate=0.1)
+    memory = Memory(groups={"workers": GroupMemory(risk=risk)})
+    state = build_cluster_state(builder.snapshot(), policy, memory, NOW)
+    return pass_overview(plan(), state, None)[0].groups
+
+
+def test_spot_group_has_the_vendors_rate_and_what_an_interruption_costs() -> None:
+    workers, empty = spot_groups_of(Policy("test", spot=Spot(avoid_after_interruption=600.0)))
+    # the average price 0.5, divided by the aggressiveness 2, for 24 hours
+    assert workers.spot == SpotOverview(0.1, 6.0, 600.0)
+    assert empty.spot is None
+    assert spot_groups_of(Policy("test"))[0].spot == SpotOverview(0.1)
+
+
+def test_overview_of_a_spot_group_stays_the_same_while_only_its_hours_grow() -> None:
+    policy = Policy("test", spot=Spot())
+    first = spot_groups_of(policy, InterruptionRisk(hours=10.0, counted_at=NOW - 3600, nodes=2))
+    assert first == spot_groups_of(policy, InterruptionRisk(hours=80.0, counted_at=NOW - 60, nodes=2))

@@ -7,12 +7,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
+from chalicelib.model.memory import (
+    Backoff,
+    GroupMemory,
+    InterruptionNotice,
+    InterruptionRisk,
+    Memory,
+    ScaleUpRequest,
+)
 from chalicelib.model.operation import Operation, OperationKind, OperationSpec, RemovalTarget
-from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOverview
+from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOverview, SpotOverview
 from chalicelib.model.pause import Pause, PausedPart
-from chalicelib.model.plan import GroupVerdict, NodeVerdict, Plan, Removal, UnschedulablePods
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.plan import GroupVerdict, LifecycleVerdict, NodeVerdict, Plan, Removal, Restart, UnschedulablePods
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.snapshot import MissingData
 from chalicelib.record.tables import (
     GroupMatch,
@@ -26,7 +33,7 @@ from chalicelib.record.tables import (
     price_words,
     short_name,
 )
-from chalicelib.record.views import Instant
+from chalicelib.record.views import Instant, NoticeView, SpotView
 from chalicelib.store.journal import JournalEntry
 from tests.unit.record.support import NOW
 
@@ -293,7 +300,7 @@ def test_person_may_type_an_id_a_name_or_an_alias(text: str, match: GroupMatch) 
 def test_node_row_joins_decision_and_overview() -> None:
     stays = NodeVerdict("n-1", Reason.of(ReasonCode.BLOCKED_BY_POD, pod="a/b"), "a/b")
     decision = plan(verdict(), unremovable=(stays,), removals=(Removal("n-9", GROUP, "drain", ("a/c",)),))
-    gone, kept, alone = node_rows(decision, OVERVIEW, rows(decision))
+    gone, kept, alone = node_rows(decision, OVERVIEW, rows(decision), Memory())
     assert (gone.node, gone.decision, gone.group_name, gone.evict) == ("n-9", "removed", "workers", ("a/c",))
     assert (gone.cpu, gone.pods, gone.created) == (None, None, 0.0)
     assert (kept.node, kept.group, kept.group_name, kept.pod) == ("n-1", GROUP, "workers", "a/b")
@@ -301,7 +308,78 @@ def test_node_row_joins_decision_and_overview() -> None:
     assert (alone.node, alone.group, alone.group_name, alone.decision) == ("alone", "", "", "")
 
 
+RISK = InterruptionRisk(
+    interruptions=3.0,
+    hours=500.0,
+    counted_at=NOW - 60,
+    nodes=2,
+    last_notice=NOW - 600,
+    notices={"n-1": InterruptionNotice(NOW - 20, NOW + 100)},
+)
+
+
+def spot_overview(**fields: float) -> ClusterOverview:
+    group = msgspec.structs.replace(OVERVIEW.groups[0], spot=SpotOverview(**fields))
+    return msgspec.structs.replace(OVERVIEW, groups=(group,))
+
+
+def test_spot_group_has_its_risk_and_what_follows_from_it() -> None:
+    known = spot_overview(price=2.4, avoided_for=1800.0)
+    (row,) = rows(plan(verdict()), GroupMemory(risk=RISK), overview=known)
+    assert row.spot == SpotView(3.0, 500.0, 2.3607, 0.007869, Instant(NOW - 600), Instant(NOW + 1200), 1)
+    line = "3 interruptions in 500 node hours, halved every 7 days; 2.4 a month is expected of a node"
+    assert row.spot.risk_line == line
+    assert rows(plan(verdict()))[0].spot is None
+
+
+def test_spot_group_of_which_nothing_is_known_has_the_prior_and_no_price_of_the_risk() -> None:
+    (row,) = rows(plan(verdict()), overview=spot_overview())
+    assert row.spot == SpotView(0.0, 0.0, 1.0, None, Instant(0.0), Instant(0.0), 0)
+    (rated,) = rows(plan(verdict()), overview=spot_overview(rate=0.1, price=1.0))
+    assert rated.spot is not None
+    assert (rated.spot.per_month, rated.spot.premium) == (0.1, 0.000139)
+
+
+@pytest.mark.parametrize(("ago", "until"), [(1799.0, NOW + 1.0), (1800.0, 0.0), (-50.0, NOW + 1800.0)])
+def test_group_is_avoided_for_its_time_after_the_last_notice(ago: float, until: float) -> None:
+    risk = msgspec.structs.replace(RISK, last_notice=NOW - ago)
+    (row,) = rows(plan(verdict()), GroupMemory(risk=risk), overview=spot_overview(avoided_for=1800.0))
+    assert row.spot is not None
+    assert row.spot.avoided_until == until
+
+
+def test_notices_of_a_group_on_demand_do_not_make_it_spot() -> None:
+    notices = GroupMemory(risk=InterruptionRisk(notices=RISK.notices))
+    (row,) = rows(plan(verdict()), notices, overview=msgspec.structs.replace(OVERVIEW, groups=OVERVIEW.groups[:1]))
+    assert row.spot is None
+
+
+def test_node_row_has_the_notice_of_its_vendor_and_why_it_should_go() -> None:
+    sick = LifecycleVerdict("n-1", DisruptionReason.REPAIR, NOW - 60)
+    decision = plan(verdict(), unneeded=("n-1",), lifecycle=(sick,))
+    memory = Memory(groups={GROUP: GroupMemory(risk=RISK)})
+    groups = group_rows(decision, memory, spot_overview(), NOW)
+    own, alone = node_rows(decision, spot_overview(), groups, memory)
+    assert (own.spot, own.notice, own.lifecycle) == (True, NoticeView(Instant(NOW - 20), Instant(NOW + 100)), sick)
+    assert own.due_line == "It is sick, and goes now."
+    assert (alone.spot, alone.notice, alone.due_line) == (False, None, "")
+    restarting = msgspec.structs.replace(decision, restarts=(Restart("n-1", GROUP, "Ready=False"),))
+    own, _ = node_rows(restarting, spot_overview(), groups, memory)
+    assert own.due_line == "It is sick, and is restarted now."
+
+
+def test_group_counts_its_nodes_that_should_go_by_the_reason() -> None:
+    held = Reason.of(ReasonCode.TOO_MANY_UNHEALTHY, unhealthy=2, of=3, share=0.2)
+    due = (
+        LifecycleVerdict("n-1", DisruptionReason.REPAIR, NOW, held),
+        LifecycleVerdict("alone", DisruptionReason.EXPIRED, NOW),
+        LifecycleVerdict("unknown", DisruptionReason.EXPIRED, NOW),
+    )
+    row, burst = rows(plan(verdict(), GroupVerdict("p-1", "exoscale", 0, 3, 0), lifecycle=due))
+    assert (row.due, row.due_words, burst.due, burst.due_words) == ({"repair": 1}, "1 sick", {}, "")
+
+
 def test_node_that_only_the_decision_has_keeps_its_row() -> None:
     decision = plan(verdict(), unneeded=("n-7",))
-    (row,) = node_rows(decision, ClusterOverview(), ())
+    (row,) = node_rows(decision, ClusterOverview(), (), Memory())
     assert (row.node, row.decision, row.machine, row.cpu) == ("n-7", "unneeded", "", None)

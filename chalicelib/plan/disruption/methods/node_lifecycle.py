@@ -87,7 +87,8 @@ class _Renewal:
         self.lifecycle = lifecycle_state(self.state)
         self.reservation = context.reservation or Reservation(self.state, self.simulated)
         self.checker = DrainabilityChecker(self.state, self.budgets.pdbs)
-        self.book = price_book(self.state.policy.prices, self.state.snapshot.groups, self.state.now)
+        policy = self.state.policy
+        self.book = price_book(policy.prices, self.state.snapshot.groups, self.state.now, spot=policy.spot is not None)
         going = self.budgets.taken.union(unneeded)
         self.due = {item.node.name: item for item in self.lifecycle.due if item.node.name not in going}
         self.verdicts: dict[str, Reason] = {}
