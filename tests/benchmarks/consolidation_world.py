@@ -395,7 +395,7 @@ class Outscaler:
         self.refused = [op.spec.group for op in purchases if world.is_sold_out(op.spec.group)]
         for operation in purchases:
             if operation.spec.group in self.refused:
-                self._finish(operation, world.now, Failed("OutOfStock"))
+                self._finish(operation, world.now, Failed("OutOfStock", "sold out"))
                 continue
             world.grow(operation.spec.group, operation.spec.to_size - operation.spec.from_size)
             self._finish(operation, world.now)
