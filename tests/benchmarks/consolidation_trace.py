@@ -22,7 +22,15 @@ import msgspec
 from chalicelib.model.pod import Pod
 from chalicelib.model.policy import Consolidation, ConsolidationMode, Options, Policy
 from chalicelib.model.snapshot import Snapshot
-from tests.benchmarks.consolidation_world import MINUTE, Karpenter, Outscaler, Strategy, World, pending_pod
+from tests.benchmarks.consolidation_world import (
+    CONSOLIDATED,
+    MINUTE,
+    Karpenter,
+    Outscaler,
+    Strategy,
+    World,
+    pending_pod,
+)
 from tests.benchmarks.openb import INPUTS, NOW, PRICES, convert, load
 from tests.differential.karpenter import MICRO, KarpenterRules
 from tests.reference_data import SHARED
@@ -93,9 +101,9 @@ def trace(hours: float, *, start: float = BUSIEST, overlay: int = 1, unmeasured:
     return Trace(empty, tuple(pods), length, unmeasured * HOUR)
 
 
-def replay(task_trace: Trace, strategy: Strategy) -> TraceOutcome:
-    """The replay of a trace."""
-    world = World(task_trace.cluster, prices=PRICES, start_up=START_UP, live=True)
+def replay(task_trace: Trace, strategy: Strategy, world: World | None = None) -> TraceOutcome:
+    """The replay of a trace. world: at its beginning, one in which nothing happens by itself if it is None."""
+    world = world or World(task_trace.cluster, prices=PRICES, start_up=START_UP, live=True)
     arrivals = iter([*task_trace.pods, None])
     ends: list[tuple[float, str]] = []
     upcoming = next(arrivals)
@@ -146,7 +154,7 @@ def most_moved(world: World) -> float:
     by_owner: dict[str, list[float]] = {}
     most = 0.0
     for move in world.moves:
-        if move.reason:
+        if move.reason == CONSOLIDATED:
             own = by_owner.setdefault(move.owner, [])
             own.append(move.at)
             recent = sum(at > move.at - DAY for at in own)

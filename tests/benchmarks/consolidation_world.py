@@ -20,22 +20,24 @@ from chalicelib.model.group import Instance, InstanceState, NodeGroup
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.node import HOSTNAME_LABEL, Condition, Node, Taint
 from chalicelib.model.operation import Operation, OperationKind
-from chalicelib.model.outcome import Succeeded
+from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Pod
 from chalicelib.model.policy import Consolidation, ConsolidationMode, NodeLimit, NodePrices, Options, Policy
+from chalicelib.model.reason import DisruptionReason
 from chalicelib.model.snapshot import Budget, Controller, Snapshot
 from chalicelib.operations.memory_updates import memory_updates, replacement_update
 from chalicelib.plan.disruption.drain_rules import PdbTracker
 from chalicelib.plan.disruption.pod_destinations import IncrementalPodTopology
 from chalicelib.plan.planner import plan_cluster
-from chalicelib.plan.prices import node_price
+from chalicelib.plan.prices import Price, price_book
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.tables import ResourceColumns
 from tests.differential.karpenter import MICRO, KarpenterCommand, KarpenterMemory, KarpenterRules, next_command
 
 MINUTE = 60.0
+CONSOLIDATED = DisruptionReason.CONSOLIDATION.value
 DISRUPTED = Taint("karpenter.sh/disrupted", "NoSchedule")
 Plans = Callable[[Snapshot, Policy, Memory, float, int], tuple[Plan, Memory]]
 
@@ -88,21 +90,21 @@ class World:
         self._instances = {group.id: {i.id: i for i in group.instances} for group in snapshot.groups}
         self._group_of = {i.node: group.id for group in snapshot.groups for i in group.instances}
         self._starting: dict[str, tuple[str, float]] = {}  # node -> group, instant at which it is ready
-        self._tainted: set[str] = set()
+        self._taints: dict[str, tuple[Taint, ...]] = {}
         self._price_of = {group.id: self._group_price(group) for group in snapshot.groups}
         self._pdbs = PdbTracker(snapshot.budgets, snapshot.classes)
         self._unbindable = 0  # pending pods that the referee has just refused
 
     def _group_price(self, group: NodeGroup) -> int:
-        assert group.template is not None
-        return round((node_price(group.template, self._prices, group.price) or 0.0) * MICRO)
+        price = price_book(self._prices, self._start.groups).of_group(group)
+        return price.amount if isinstance(price, Price) else 0
 
     # -- what planners see
 
     def snapshot(self) -> Snapshot:
         """The cluster now."""
         nodes = [
-            msgspec.structs.replace(node, taints=(*node.taints, DISRUPTED)) if name in self._tainted else node
+            msgspec.structs.replace(node, taints=(*node.taints, *self._taints[name])) if name in self._taints else node
             for name, node in self._nodes.items()
         ]
         groups = [
@@ -171,6 +173,10 @@ class World:
         """Whether a node was bought and is not removed."""
         return node in self._group_of
 
+    def is_sold_out(self, group: str) -> bool:
+        """Whether the vendor has no machine for a group now."""
+        return False
+
     # -- what happens
 
     def add_pod(self, pod: Pod) -> None:
@@ -185,9 +191,9 @@ class World:
             self._unbindable = 0
             self.pod_events[pod.node] = self.now
 
-    def taint(self, nodes: Iterable[str]) -> None:
+    def taint(self, nodes: Iterable[str], taint: Taint = DISRUPTED) -> None:
         """Nodes take no further pods."""
-        self._tainted.update(nodes)
+        self._taints.update({name: (*self._taints.get(name, ()), taint) for name in nodes})
 
     def grow(self, group: str, count: int) -> list[str]:
         """Buys nodes; the names of as many as the group may have."""
@@ -242,9 +248,9 @@ class World:
             group = self._group_of.pop(name)
             self._nodes.pop(name, None)
             self._starting.pop(name, None)
-            self._tainted.discard(name)
+            self._taints.pop(name, None)
             self.removed[name] = self.now
-            self.consolidated.update({name: self.now} if reason else {})
+            self.consolidated.update({name: self.now} if reason == CONSOLIDATED else {})
             del self._instances[group][f"bench://{group}/{name}"]
 
     def bind(self) -> None:
@@ -365,16 +371,20 @@ class Strategy(Protocol):
     def act(self, world: World) -> float: ...
 
 
+_DONE = Succeeded()
+
+
 class Outscaler:
-    """Our planner under any policy. plan: the last plan."""
+    """Our planner under any policy. plan: the last plan; refused: the groups of its purchases that were sold out."""
 
     def __init__(self, policy: Policy, plan: Plans = plan_cluster, seed: int = 0) -> None:
         self._policy, self._plans, self._seed = policy, plan, seed
         self.memory = Memory()
         self.plan: Plan | None = None
+        self.refused: list[str] = []
 
     def act(self, world: World) -> float:
-        """One pass: its operations succeed at once, the purchases first."""
+        """One pass: its operations succeed at once, the purchases first, but for those of groups that are sold out."""
         snapshot = world.snapshot()
         started = time.process_time()
         plan, memory = self._plans(snapshot, self._policy, self.memory, world.now, self._seed)
@@ -382,7 +392,11 @@ class Outscaler:
         self.memory, self.plan = memory, plan
         purchases = [op for op in plan.operations if op.spec.kind is OperationKind.SCALE_UP]
         removals = [op for op in plan.operations if op.spec.kind is OperationKind.DELETE_NODES]
+        self.refused = [op.spec.group for op in purchases if world.is_sold_out(op.spec.group)]
         for operation in purchases:
+            if operation.spec.group in self.refused:
+                self._finish(operation, world.now, Failed("OutOfStock", "sold out"))
+                continue
             world.grow(operation.spec.group, operation.spec.to_size - operation.spec.from_size)
             self._finish(operation, world.now)
         for operation in removals:
@@ -390,14 +404,14 @@ class Outscaler:
             self._finish(operation, world.now)
         return seconds
 
-    def _finish(self, operation: Operation, now: float) -> None:
-        of_group, of_cluster = memory_updates(operation, Succeeded(), self._policy.options, now)
+    def _finish(self, operation: Operation, now: float, outcome: Succeeded | Failed = _DONE) -> None:
+        of_group, of_cluster = memory_updates(operation, outcome, self._policy.options, now)
         memory, group = self.memory, operation.spec.group
         if of_group is not None:
             changed = of_group(memory.groups.get(group, GroupMemory()))
             memory = msgspec.structs.replace(memory, groups={**memory.groups, group: changed})
         memory = memory if of_cluster is None else of_cluster(memory)
-        of_replacement = replacement_update(operation, Succeeded())
+        of_replacement = replacement_update(operation, outcome)
         row = memory.replacements.get(operation.spec.replacement)
         if of_replacement is not None and row is not None:
             rows = {**memory.replacements, row.id: of_replacement(row)}
@@ -430,19 +444,26 @@ class Karpenter:
             seconds += time.process_time() - started
             if command is None:
                 break
-            self._queue.append((command, world.grow(command.group, 1) if command.group else []))
+            purchases = world.grow(command.group, 1) if command.group else []
+            if command.group and not purchases:
+                self.refused(world, command.group)
+                break
+            self._queue.append((command, purchases))
             world.taint(command.nodes)
             self._finish_ready(world)
         return seconds
+
+    def refused(self, world: World, group: str) -> None:
+        """A replacement could not be bought; the command is forgotten."""
 
     def _finish_ready(self, world: World) -> None:
         """A replacement that has vanished ends its command: the nodes stay (the taint too, until the next command)."""
         waiting = []
         for command, purchases in self._queue:
             if all(world.is_ready(node) for node in purchases):
-                world.remove(command.nodes, "" if command.method == "Emptiness" else "consolidation")
+                world.remove(command.nodes, "" if command.method == "Emptiness" else CONSOLIDATED)
                 world.bind()
-            else:
+            elif all(world.exists(node) for node in purchases):
                 waiting.append((command, purchases))
         self._queue = waiting
 

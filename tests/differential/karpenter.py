@@ -3,7 +3,8 @@
 `next_command` is the first command of one loop: Emptiness, then Multi-node, then Single-node. Its scheduling simulation
 uses the project's simulated cluster, so that both planners are judged by the same predicates. The 15 seconds of
 validation are left out: the cluster is assumed to be the same afterwards. So are the time limits of the search (one and
-three minutes), which only helps Karpenter. All prices are on demand.
+three minutes), which only helps Karpenter. A spot group is a spot offering of its instance type;
+SpotToSpotConsolidation is off, as by default.
 
 Stand-ins where the model differs: a node group is an offering of its instance type, and all groups are of one NodePool
 unless the rules say otherwise; `safe-to-evict: "false"` counts as `do-not-disrupt: "true"`; a group's bounds limit what
@@ -28,7 +29,7 @@ from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.disruption.drain_rules import PdbTracker
 from chalicelib.plan.disruption.pod_destinations import PodDestinations
-from chalicelib.plan.prices import instance_type, node_price
+from chalicelib.plan.prices import Price, instance_type, price_book
 from chalicelib.plan.scale_up.estimator import shape_of
 from chalicelib.plan.scale_up.limits import ResourceLimiter, may_grow
 from chalicelib.plan.simulation.cluster_builder import build
@@ -82,6 +83,7 @@ class Offering(msgspec.Struct, frozen=True):
     group: str
     type: str
     price: int
+    spot: bool = False
 
 
 class KarpenterCandidate(msgspec.Struct, frozen=True):
@@ -94,6 +96,7 @@ class KarpenterCandidate(msgspec.Struct, frozen=True):
     price: int | None
     cost: float
     pods: tuple[Pod, ...]
+    spot: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -151,12 +154,16 @@ def allowed_disruptions(budget: str, nodes: int, unavailable: int = 0) -> int:
 
 
 def cheaper(offerings: Iterable[Offering], price: int) -> list[Offering]:
-    """The offerings whose worst launch price (the dearest one of the type) is strictly below a price."""
+    """The offerings whose worst launch price (the dearest one of the type) is strictly below a price. A type with a
+    spot offering is launched as spot; if there is such a type, the others are left out."""
     offerings = list(offerings)
+    as_spot = {offering.type for offering in offerings if offering.spot}
+    offerings = [offering for offering in offerings if offering.spot or offering.type not in as_spot]
     worst: dict[str, int] = {}
     for offering in offerings:
         worst[offering.type] = max(worst.get(offering.type, 0), offering.price)
-    return [offering for offering in offerings if worst[offering.type] < price]
+    options = [offering for offering in offerings if worst[offering.type] < price]
+    return [offering for offering in options if offering.spot] or options
 
 
 def without_same_type(offerings: Sequence[Offering], removed: Iterable[tuple[str, int]]) -> list[Offering]:
@@ -198,7 +205,8 @@ class SchedulingSimulation:
             (row,) = simulated.extend(node, shape.free[None, :], template.daemons, template.volume_limits)
             simulated.close(row)
             simulated.remove_node(row)
-            self._offerings[row] = Offering(name, instance_type(template.node) or name, prices[name])
+            kind = instance_type(template.node) or name
+            self._offerings[row] = Offering(name, kind, prices[name], group.group.spot)
         self._places = PodDestinations(simulated, existing, NOTHING)
         self._fresh: dict[int, PodDestinations] = {}
         for row in self._offerings:
@@ -286,6 +294,7 @@ class _Loop:
     ) -> None:
         self._rules, self._memory, self._now = rules, memory, now
         self._state = state = build_cluster_state(snapshot, policy, Memory(), now)
+        self._book = price_book(policy.prices, snapshot.groups)
         self._prices = {name: price for name, group in state.groups.items() if (price := self._group_price(group))}
         self._simulation = SchedulingSimulation(state, self._prices)
         self._pool_totals: dict[str, tuple[int, float]] = {}
@@ -298,9 +307,11 @@ class _Loop:
         )
 
     def _group_price(self, group: NodeGroupState) -> int:
-        if group.template is None:
-            return 0
-        return _micro(node_price(group.template.node, self._state.policy.prices, group.group.price))
+        return 0 if group.template is None else self._node_price(group.template.node, group)
+
+    def _node_price(self, node: Node, group: NodeGroupState) -> int:
+        price = self._book.of_node(node, group.group)
+        return price.amount if isinstance(price, Price) else 0
 
     def _pool(self, group: str) -> str:
         return self._rules.pool_of.get(group, "default")
@@ -329,8 +340,8 @@ class _Loop:
             return None
         group, pods = state.groups[state.group_of[name]], self._movable(name)
         cost = disruption_cost(class_eviction_cost(classes[pod.cls]) for pod in pods)
-        price = _micro(node_price(node, state.policy.prices, group.group.price)) or None
-        return KarpenterCandidate(node, row, self._pool(group.id), instance_type(node) or group.id, price, cost, pods)
+        price, kind = self._node_price(node, group) or None, instance_type(node) or group.id
+        return KarpenterCandidate(node, row, self._pool(group.id), kind, price, cost, pods, group.group.spot)
 
     def _is_protected(self, pod: Pod, pod_class: PodClass) -> bool:
         if pod_class.safe_to_evict == "false" or must_not_be_disrupted(
@@ -421,7 +432,9 @@ class _Loop:
             return None
         if not options:
             return _command(method, candidates, None)
-        if method == "MultiNode":
+        if all(node.spot for node in candidates):
+            options = []  # SpotToSpotConsolidation
+        elif method == "MultiNode":
             options = without_same_type(options, [(node.type, node.price or 0) for node in candidates])
         if not options:
             return None
@@ -451,16 +464,12 @@ class _Loop:
         for node in self._nodes:
             group = state.groups[state.group_of[node.name]]
             if self._pool(group.id) == pool:
-                price += _micro(node_price(node, state.policy.prices, group.group.price))
+                price += self._node_price(node, group)
                 classes = state.snapshot.classes
                 pods = self._movable(node.name)
                 disruption += disruption_cost(class_eviction_cost(classes[pod.cls]) for pod in pods)
         self._pool_totals[pool] = price, disruption
         return price, disruption
-
-
-def _micro(price: float | None) -> int:
-    return round((price or 0.0) * MICRO)
 
 
 def _command(method: str, candidates: Sequence[KarpenterCandidate], offering: Offering | None) -> KarpenterCommand:

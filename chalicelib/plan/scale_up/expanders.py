@@ -70,7 +70,7 @@ class ExpanderContext(msgspec.Struct, frozen=True):
     missing). group_prices: hourly price of a node of a group by its provider, or of a spot group by the policy
     (group id -> price, unknown if missing).
     price_errors: why a provider's price is missing (group id -> text). expected_prices: what is weighed in place of
-    prices (group id -> hourly price), for groups with a price, where the policy wants it.
+    prices (group id -> hourly price), for groups with a price, where the policy wants it, and for spot groups.
     group_aliases: further names of a group (group id -> names). group_ranks: preference among equal groups, higher
     is preferred (group id -> rank, 0 if missing). group_pools: the pool that a group shares with others (group id ->
     pool id). absent: groups that would have to be created first. late: groups whose nodes come too late for pods of a
@@ -110,11 +110,13 @@ def expander_context(state: ClusterState, seed: int) -> ExpanderContext:
     book = price_book(state.policy.prices, groups.values(), spot=state.policy.spot is not None)
     own = {name: price for name, group in groups.items() if (price := book.own(group))}
     fee = state.policy.prices.node if state.policy.prices is not None else 0.0
-    own |= {
-        name: listed - fee
+    spot = {
+        name: listed
         for name, group in groups.items()
         if group.spot and book.spot and group.template and (listed := book.hourly(group.template, group)) is not None
     }
+    own |= {name: listed - fee for name, listed in spot.items()}
+    expected = {name: price.amount / MICRO for name, price in expected_prices(state).items()}
     errors = {name: book.foreign(group) or group.price_error for name, group in groups.items()}
     return ExpanderContext(
         seed=seed,
@@ -124,7 +126,7 @@ def expander_context(state: ClusterState, seed: int) -> ExpanderContext:
         group_priorities={name: group.priority for name, group in groups.items()},
         group_prices=own,
         price_errors={name: error for name, error in errors.items() if error},
-        expected_prices={name: price.amount / MICRO for name, price in expected_prices(state).items()},
+        expected_prices=spot | expected,
         group_aliases={name: group.aliases for name, group in groups.items() if group.aliases},
         group_ranks={name: group.rank for name, group in groups.items() if group.rank},
         group_pools={name: group.pool.id for name, group in groups.items() if group.pool is not None},

@@ -209,8 +209,9 @@ def test_list_of_spot_prices_does_not_concern_nodes_on_demand() -> None:
     assert book.hourly(node("n", labels={TYPE: "sp"}), group) == pytest.approx(0.11)
 
 
-def test_expanders_see_the_spot_price() -> None:
-    state = state_of(pool_of_ten(), prices=NodePrices(instance_types={"od": 0.10, "sp": 0.10}, spot={"sp": 0.04}))
-    context = expander_context(state, 0)
-    assert context.price_of("sp", node("new", labels={TYPE: "sp"})) == 0.041667  # with its risk
+@pytest.mark.parametrize(("spot", "price"), [(Spot(), 0.041667), (None, 0.04)], ids=["with its risk", "no spec.spot"])
+def test_expanders_see_the_spot_price(spot: Spot | None, price: float) -> None:
+    listed = NodePrices(instance_types={"od": 0.10, "sp": 0.10}, spot={"sp": 0.04})
+    context = expander_context(state_of(pool_of_ten(), prices=listed, spot=spot), 0)
+    assert context.price_of("sp", node("new", labels={TYPE: "sp"})) == price
     assert context.price_of("od", node("new", labels={TYPE: "od"})) == 0.10
