@@ -5,9 +5,10 @@
                 pods none of which waits any more
     victims     a lowered size removes only instances that an operation named; their nodes have no pod that the last
                 read saw and that should have been moved
-    evictions   only through the eviction API, only within the pod's budget, and no protected pod
+    evictions   only through the eviction API, only within the pod's budget, and no protected pod, unless its machine
+                is taken back
     cordons     a user's cordon stays
-    replacements  see replacement_audit.py
+    replacements  see replacement_audit.py, and for nodes that are sick, old, outdated or taken back due_nodes_audit.py
 
 The state is read before and after each changing request, in the same thread, so each difference is the effect of that
 request.
@@ -22,13 +23,15 @@ from urllib.parse import parse_qs
 import msgspec
 
 from infra.emulators.controllers.capi import fields
-from infra.emulators.controllers.capi.machine_deployments import first_to_go
+from infra.emulators.controllers.capi.machine_deployments import first_to_go, on_delete
+from infra.emulators.controllers.workloads import SetSize
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.request import Response
 from infra.emulators.kube.store import ObjectStore
+from tests.faults.due_nodes_audit import DueNodesAudit
 from tests.faults.io_interceptor import Process
 from tests.faults.objects import is_protected, marks_of, must_move, taint_of
-from tests.faults.replacement_audit import ReplacementAudit
+from tests.faults.replacement_audit import SKEW, ReplacementAudit
 
 Json = dict[str, Any]
 OURS = "outscaler/"
@@ -79,6 +82,8 @@ class Audit:
         self.counts: dict[str, int] = {}
         self.leaving: Callable[[], Collection[str]] = tuple  # nodes that open operations remove
         self.replacements: ReplacementAudit | None = None  # where nodes are replaced
+        self.due_nodes: DueNodesAudit | None = None
+        self._evicted_of: dict[str, list[str]] = {}  # owner -> its evicted pods that waited and have no successor yet
         self._replaced: dict[str, list[tuple[float, int]]] = {}  # group -> nodes bought for replacements
         self.waiting: dict[str, float] = {}  # uid of a pod -> when we last saw it without a node that will stay
 
@@ -93,6 +98,13 @@ class Audit:
     def note_bounds(self, group: str, least: int, most: int) -> None:
         """Records the bounds in force from now on."""
         self.bounds.setdefault(group, []).append(AuditLimit(self._clock(), least, most))
+
+    def look(self) -> None:
+        """Look at replacements and at nodes, between requests."""
+        if self.replacements is not None:
+            self.replacements.look()
+        if self.due_nodes is not None:
+            self.due_nodes.look()
 
     # -- around a request
 
@@ -136,13 +148,10 @@ class Audit:
             node = msgspec.json.decode(made.body)
             self._note_taint(node["metadata"]["name"], node)
         if watch.path == _PODS and made.status == 200:
-            now = self._clock()
-            homeless = {"", *self.leaving()}
-            self.waiting.update(
-                (pod["metadata"]["uid"], now)
-                for pod in self._kube.list("pods")
-                if pod["spec"].get("nodeName", "") in homeless
-            )
+            homeless = self._homeless()
+            for pod in self._kube.list("pods"):
+                if pod["spec"].get("nodeName", "") in homeless:
+                    self._waits_now(pod)
         parts, process = watch.path.strip("/").split("/"), self._process()
         if parts[2:3] == ["namespaces"] and parts[4:5] == ["pods"] and len(parts) == 6 and process is not None:
             key = f"{parts[3]}/{parts[5]}"
@@ -156,14 +165,28 @@ class Audit:
                 if process is not None:
                     process.seen[name] = self.seen[name]
 
+    def _waits_now(self, pod: KubeObject) -> None:
+        """Note a pod without a node that will stay. One that comes in place of an evicted one waits in its stead."""
+        uid, owner = pod["metadata"]["uid"], _owner(pod)
+        before = self._evicted_of.get(owner)
+        if uid not in self.waiting and before:
+            self.waiting.pop(before.pop(), None)
+        self.waiting[uid] = self._clock()
+
     def _waits(self, key: str) -> bool:
         namespace, _, name = key.partition("/")
         pod = self._kube.peek("pods", name, namespace)
         return (
             pod is not None
             and "deletionTimestamp" not in pod["metadata"]
-            and pod["spec"].get("nodeName", "") in {"", *self.leaving()}
+            and pod["spec"].get("nodeName", "") in self._homeless()
         )
+
+    def _homeless(self) -> set[str]:
+        """The nodes whose pods need another one, and no node."""
+        if self.due_nodes is not None:
+            self.due_nodes.look()
+        return {"", *self.leaving(), *(self.due_nodes.at_risk if self.due_nodes is not None else ())}
 
     def _note_taint(self, name: str, node: KubeObject) -> None:
         self.tainted[name] = taint_of(node, TO_BE_DELETED) is not None
@@ -252,12 +275,38 @@ class Audit:
             for each in self._kube.list("machines", group=fields.GROUP)
             if (each["metadata"].get("labels") or {}).get(fields.DEPLOYMENT_NAME) == group
         ]
-        going = first_to_go(mine, "Random")[: max(0, len(mine) - after)]
-        for machine in going:
+        for machine in self._going(group, mine, after):
             if "deletionTimestamp" not in machine["metadata"]:
                 self._victim(machine, known)
         if known["kind"] not in ("remove", "discard", "shrink"):
             self.fault(f"{group} shrank from {before} to {after} by a {known['kind']}")
+
+    def _going(self, group: str, machines: list[KubeObject], size: int) -> list[KubeObject]:
+        """The machines that a group of this size gives up. Outdated ones are of several sets, each of which chooses by
+        itself."""
+        mine: dict[str, list[KubeObject]] = {}
+        for machine in machines:
+            mine.setdefault(machine["metadata"]["ownerReferences"][0]["name"], []).append(machine)
+        deployment = self._kube.peek("machinedeployments", group, "default", fields.GROUP)
+        if len(mine) < 2 or deployment is None or not fields.on_delete(deployment):
+            return first_to_go(machines, "Random")[: max(0, len(machines) - size)]
+        sets = {
+            each["metadata"]["name"]: each
+            for each in self._kube.list("machinesets", group=fields.GROUP)
+            if (each["metadata"].get("labels") or {}).get(fields.DEPLOYMENT_NAME) == group
+        }
+        newest = max(sets, key=lambda name: int(marks_of(sets[name])[fields.REVISION]))
+        staying = {
+            name: sum("deletionTimestamp" not in each["metadata"] for each in mine.get(name, ())) for name in sets
+        }
+        asked = {name: SetSize(name, each["spec"]["replicas"], 0) for name, each in sorted(sets.items())}
+        old = [each for name, each in asked.items() if name != newest and each.asked]
+        sizes = dict.fromkeys(sets, 0) | on_delete(size, asked[newest], old, staying)
+        return [
+            machine
+            for name, own in sorted(mine.items())
+            for machine in first_to_go(own, "Random")[: max(0, len(own) - sizes[name])]
+        ]
 
     def _victim(self, machine: KubeObject, known: Json) -> None:
         name, mark = machine["metadata"]["name"], marks_of(machine).get(fields.DELETE_MACHINE)
@@ -275,15 +324,16 @@ class Audit:
         if planned is None or name not in planned["handles"]:
             self.fault(f"machine {name} goes by the mark {mark}, of an operation that does not name it")
         elif node is not None:
-            self._node_goes(node, planned["kind"])
+            self._node_goes(node, planned)
 
     def _node_of(self, machine: KubeObject) -> KubeObject | None:
         name = fields.node_name(machine)
         return self._kube.peek("nodes", name) if name else None
 
-    def _node_goes(self, node: KubeObject, kind: str) -> None:
-        name = node["metadata"]["name"]
+    def _node_goes(self, node: KubeObject, planned: Json) -> None:
+        name, kind, reason = node["metadata"]["name"], planned["kind"], planned.get("reason") or "unneeded"
         self.count(f"node gone by {kind}")
+        self.count(f"node gone as {reason}")
         if kind == "discard":
             self.fault(f"node {name} has joined and goes as a machine that never did")
             return
@@ -291,6 +341,8 @@ class Audit:
             self.fault(f"node {name} goes and was never tainted")
         elif not self.tainted[name]:
             self.count("nodes gone though somebody took their taint off")
+        if self._is_taken_back(planned, "after"):
+            return  # with the pods that their budgets have held: nothing can be waited for any more
         # Its own look counts, where it had one: what another function saw while this one was stopped in the middle of
         # its request cannot reach it any more.
         process = self._process()
@@ -314,16 +366,28 @@ class Audit:
         process = self._process()
         return (self.planned(process.operation) if process is not None and process.operation else None) or {}
 
+    def _is_taken_back(self, known: Json, when: str) -> bool:
+        """Whether the operation evacuates a node, and it is before, or after, the instant at which the node leaves."""
+        if known.get("reason") != "interrupted":
+            return False
+        left = float(known["leaves_at"]) - self._clock()
+        return left >= -SKEW if when == "before" else left <= SKEW
+
     def _evicted(self, pod: KubeObject) -> None:
         self.count("evicted")
         meta, node = pod["metadata"], pod["spec"].get("nodeName", "")
         holder = self._kube.peek("nodes", node)
         if holder is not None and taint_of(holder, TO_BE_DELETED) is None:
             self.count("evicted from a node without our taint")
-        if meta["uid"] in self.protected.get(node, frozenset()) and is_protected(pod):
-            self.fault(f"pod {meta['name']} was protected when {node} was tainted, and was evicted")
         owner, known = _owner(pod), self._known()
-        if self.replacements is not None and known.get("reason") and owner:
+        if owner and meta["uid"] in self.waiting:
+            self._evicted_of.setdefault(owner, []).append(meta["uid"])
+        if meta["uid"] in self.protected.get(node, frozenset()) and is_protected(pod):
+            if self._is_taken_back(known, "before"):
+                self.count("protected pods evicted from a node that is taken back")
+            else:
+                self.fault(f"pod {meta['name']} was protected when {node} was tainted, and was evicted")
+        if self.replacements is not None and known.get("reason") == "consolidation" and owner:
             pods = [each for each in self._kube.list("pods", meta["namespace"]) if _owner(each) == owner]
             self.replacements.moved(owner, len(pods))
 
@@ -338,6 +402,9 @@ class Audit:
             pods = [pod for pod in self._kube.pods_on(name) if is_protected(pod) and must_move(pod)]
             self.protected[name] = frozenset(pod["metadata"]["uid"] for pod in pods)
             known = self._known()
+            if self.due_nodes is not None and known.get("reason"):
+                self.count(f"tainted as {known['reason']}")
+                self.due_nodes.planned(known["reason"], name, known["planned_at"])
             if self.replacements is not None and known.get("replacement"):
                 self.replacements.tainted(known["replacement"], name, known["planned_at"])
         if taint_of(before, TO_BE_DELETED) is not None and taint_of(after, TO_BE_DELETED) is None:

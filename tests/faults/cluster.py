@@ -75,6 +75,20 @@ CONSOLIDATION: Mapping[str, Any] = {
     "movesPerPodPerDay": 24,
 }
 """Consolidation with times short enough for several replacements of a node within the run."""
+LIFECYCLE: Mapping[str, Any] = {
+    "maxNodeAge": "1h",
+    "jitter": "50%",
+    "drift": "replace",
+    "repair": [
+        {"condition": "KernelDeadlock", "after": "1m"},
+        {"condition": "Ready", "status": ["False", "Unknown"], "after": "3m"},
+    ],
+    "maxUnhealthy": "50%",
+}
+"""With it: nodes grow old within the run, and are sick long enough between two steps."""
+AGE = 1500.0
+"""Seconds for which the first nodes are there before the run begins: none expires before 1800."""
+SPOT_GROUP = "small"
 CONSOLIDATING: Mapping[str, Any] = {"scaleDownUtilizationThreshold": 0.2}
 """Options with it: nodes that are little used are left to consolidation."""
 CONSOLIDATED_BOUNDS = {"small": (0, 5), "large": (0, 4), "batch": (0, 2)}
@@ -102,7 +116,8 @@ OPTIONS: Mapping[str, Any] = {
 
 
 def objects(*, consolidates: bool = False) -> list[KubeObject]:
-    """The initial objects. consolidates: nodes have instance types, named as their groups, that have prices."""
+    """The initial objects. consolidates: nodes have instance types, named as their groups, that have prices; those of
+    SPOT_GROUP may be taken back; a changed template changes no machine by itself."""
     groups = [
         cluster_objects.machine_deployment(
             name,
@@ -112,6 +127,8 @@ def objects(*, consolidates: bool = False) -> list[KubeObject]:
             cpu=each.cpu,
             labels={**each.labels, **({INSTANCE_TYPE: name} if consolidates else {})},
             taints=each.taints,
+            interruptible=consolidates and name == SPOT_GROUP,
+            strategy="OnDelete" if consolidates else "",
         )
         for name, each in GROUPS.items()
     ]
@@ -163,8 +180,11 @@ def policy(
 
 
 def _consolidation(prices: Mapping[str, int], *, at_once: bool) -> Mapping[str, Any]:
+    on_demand = {name: (2 if name == SPOT_GROUP else 1) * price / 100 for name, price in prices.items()}
     return {
-        "prices": {"instanceTypes": {name: price / 100 for name, price in prices.items()}, "currency": "EUR"},
+        "prices": {"instanceTypes": on_demand, "spot": {SPOT_GROUP: prices[SPOT_GROUP] / 100}, "currency": "EUR"},
+        "spot": {},
+        "nodeLifecycle": LIFECYCLE,
         "consolidation": {**CONSOLIDATION, **({"confirmAfter": "0s"} if at_once else {})},
         "disruptionBudgets": [{"name": "all", "nodes": 2}],
     }

@@ -27,6 +27,7 @@ from chalicelib.store import Store
 from infra.emulators.aws_faults import Life, lost_answer
 from infra.emulators.aws_services import QuickServices
 from infra.emulators.controllers.capi import fields
+from infra.emulators.controllers.capi.machines import outdated_sets
 from infra.emulators.controllers.manager import Pace
 from infra.emulators.invocation import Invocation
 from infra.emulators.kube.api import Api
@@ -36,10 +37,11 @@ from infra.emulators.local_world import LocalWorld
 from infra.emulators.virtual_sqs import Message
 from tests.faults import cluster
 from tests.faults.audit import Audit
+from tests.faults.due_nodes_audit import DueNodesAudit, DueNodesLimits
 from tests.faults.fault_schedule import API, QUEUE, TABLE, Io, Strike, Weather
 from tests.faults.faulty_topic import FaultyTopic
 from tests.faults.io_interceptor import Doors, IoInterceptor, Process
-from tests.faults.objects import created_at, is_ready
+from tests.faults.objects import NOTICE, conditions_of, created_at, is_ready, taint_of
 from tests.faults.replacement_audit import AuditedNode, ReplacementAudit, ReplacementLimits
 from tests.faults.stalls import Stalls
 
@@ -59,7 +61,7 @@ class FaultWorld(LocalWorld):
         self.process: Process | None = None
         self.topic = FaultyTopic(Random(7))
         self._rows: tuple[int, Mapping[str, Replacement]] = -1, {}
-        self._audited: tuple[tuple[int, int], Mapping[str, AuditedNode]] = (-1, -1), {}
+        self._audited: tuple[tuple[int, ...], Mapping[str, AuditedNode]] = (), {}
         super().__init__(quick=True, pace=pace, grain=grain)
         self.weather = Weather(self.clock, dice)
         self.audit = Audit(self.kube, self.clock, lambda: self.process)
@@ -77,25 +79,48 @@ class FaultWorld(LocalWorld):
         )
         audit = self.audit
         audit.replacements = ReplacementAudit(self.clock, audit.fault, audit.count, limits, self._replacements)
+        lifecycle = cluster.LIFECYCLE
+        due = DueNodesLimits(
+            self.name,
+            parse_duration(lifecycle["maxNodeAge"]),
+            float(lifecycle["jitter"].rstrip("%")) / 100,
+            {
+                rule["condition"]: (frozenset(rule.get("status", ["True"])), parse_duration(rule["after"]))
+                for rule in lifecycle["repair"]
+            },
+            float(lifecycle["maxUnhealthy"].rstrip("%")) / 100,
+        )
+        audit.due_nodes = DueNodesAudit(self.clock, audit.fault, due, self.audited_nodes)
 
     def _replacements(self) -> tuple[Mapping[str, Replacement], Mapping[str, AuditedNode]]:
         if self._rows[0] != self.changes:
             self._rows = self.changes, self.store.memory.look(self.name).replacements
-        versions = self.kube.latest("nodes"), self.kube.latest("machines", fields.GROUP)
-        if self._audited[0] != versions:
-            self._audited = versions, self._audited_nodes()
-        return self._rows[1], self._audited[1]
+        return self._rows[1], self.audited_nodes()
 
-    def _audited_nodes(self) -> Mapping[str, AuditedNode]:
-        machines = self.kube.list("machines", group=fields.GROUP)
-        groups = {fields.node_name(each): each["metadata"]["labels"][fields.DEPLOYMENT_NAME] for each in machines}
-        return {
-            node["metadata"]["name"]: AuditedNode(
-                groups[node["metadata"]["name"]], created_at(node), ready=is_ready(node)
-            )
-            for node in self.kube.list("nodes")
-            if node["metadata"]["name"] in groups
-        }
+    def audited_nodes(self) -> Mapping[str, AuditedNode]:
+        """The Nodes of all groups as they are now, by name."""
+        kinds = (("nodes", ""), ("machines", fields.GROUP), ("machinesets", fields.GROUP))
+        versions = tuple(self.kube.latest(plural, group) for plural, group in kinds)
+        if self._audited[0] != versions:
+            self._audited = versions, self._read_nodes()
+        return self._audited[1]
+
+    def _read_nodes(self) -> Mapping[str, AuditedNode]:
+        outdated = outdated_sets(self.kube.list("machinesets", group=fields.GROUP))
+        machines = {fields.node_name(each): each for each in self.kube.list("machines", group=fields.GROUP)}
+        nodes = {}
+        for node in self.kube.list("nodes"):
+            name = node["metadata"]["name"]
+            if (machine := machines.get(name)) is not None:
+                nodes[name] = AuditedNode(
+                    machine["metadata"]["labels"][fields.DEPLOYMENT_NAME],
+                    min(created_at(node), created_at(machine)),
+                    ready=is_ready(node),
+                    outdated=any(owner["uid"] in outdated for owner in machine["metadata"]["ownerReferences"]),
+                    noticed=taint_of(node, NOTICE) is not None,
+                    conditions=conditions_of(node),
+                )
+        return nodes
 
     @property
     def changes(self) -> int:
@@ -126,8 +151,7 @@ class FaultWorld(LocalWorld):
             # A paused process does not keep others from running.
             lasted = 0.0 if outer is not None or self.process.disturbed else self.clock() - self.process.began
             self.stalls.ended(self.process, lasted, killed=bool(made.killed_at))
-            if self.audit.replacements is not None:
-                self.audit.replacements.look()
+            self.audit.look()
         finally:
             self.process, self.invoker.current = outer, current
             if outer is not None:

@@ -15,7 +15,7 @@ from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, Po
 from infra.emulators.controllers.scheduler.predicates import Nowhere, judge
 from infra.emulators.controllers.scheduler.scheduler import waits
 from tests.faults.cluster import GROUPS
-from tests.faults.objects import marks_of, taint_of
+from tests.faults.objects import SCALE_DOWN_DISABLED, is_protected, marks_of, must_move, taint_of
 from tests.faults.run_state import HARD, Broken, FaultRun
 
 STRIDE, LIMIT = 60.0, 5400.0
@@ -40,6 +40,7 @@ def finish(m: FaultRun) -> None:
     begun = {operation.spec.id for operation in m.world.operations()} | _replacements(m).keys()
     while quiet < QUIET:
         m.world.step(STRIDE)
+        m.take_machines()
         m.check()
         complaints = [*restless(m), *_unfinished(m, begun)]
         quiet = 0 if complaints else quiet + 1
@@ -63,8 +64,43 @@ def restless(m: FaultRun) -> Iterator[str]:
             yield f"node {name} still carries our taint"
         if node["spec"].get("unschedulable") and name not in audit.cordoned_by_users | audit.taken_over:
             yield f"node {name} is cordoned, and no person did it"
+    yield from (f"the vendor takes {name} back in a moment" for name in m.notices)
     yield from _waiting(m)
     yield from _marks_left(m, leaving)
+    yield from _sick(m)
+
+
+def _sick(m: FaultRun) -> Iterator[str]:
+    """Nodes that should have been repaired, and that nothing holds."""
+    audit, now = m.world.audit.due_nodes, m.world.clock()
+    if audit is None:
+        return
+    nodes = m.world.audited_nodes()
+    failed = {name for row in m.world.store.memory.look(m.world.name).replacements.values() for name in row.nodes}
+    for name, node in nodes.items():
+        due = audit.sick_since(name)
+        is_newer = not node.outdated and any(each.outdated for each in nodes.values() if each.group == node.group)
+        free = not (is_newer or name in failed or audit.too_many_sick(node.group) or _is_held(m, name))
+        if due is not None and due <= now and free and m.machine_stays(name):
+            yield f"node {name} should have been repaired {now - due:.0f} s ago"
+
+
+def _is_held(m: FaultRun, name: str) -> bool:
+    """Whether a person or a pod keeps a node."""
+    kube = m.world.kube
+    node = kube.peek("nodes", name)
+    pods = [pod for pod in kube.pods_on(name) if must_move(pod)]
+    budgets = kube.list("poddisruptionbudgets", group="policy")
+    spent = {
+        each["spec"]["selector"]["matchLabels"]["app"]
+        for each in budgets
+        if not (each.get("status") or {}).get("disruptionsAllowed")
+    }
+    return (
+        node is None
+        or SCALE_DOWN_DISABLED in marks_of(node)
+        or any(is_protected(pod) or (pod["metadata"].get("labels") or {}).get("app") in spent for pod in pods)
+    )
 
 
 def _marks_left(m: FaultRun, leaving: Collection[str]) -> Iterator[str]:

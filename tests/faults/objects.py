@@ -8,6 +8,8 @@ from datetime import datetime
 from infra.emulators.kube.objects import KubeObject, dig
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+NOTICE = "aws-node-termination-handler/spot-itn"
+"""The taint of a node that its vendor takes back."""
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 
 
@@ -43,6 +45,16 @@ def is_ready(node: KubeObject) -> bool:
     """Whether its Ready condition is True."""
     conditions = dig(node, "status", "conditions") or ()
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def conditions_of(obj: KubeObject) -> Mapping[str, tuple[str, float]]:
+    """Its conditions: type -> (status, instant of its last change)."""
+    conditions = dig(obj, "status", "conditions") or ()
+    return {
+        each["type"]: (each["status"], datetime.fromisoformat(at).timestamp())
+        for each in conditions
+        if (at := each.get("lastTransitionTime"))
+    }
 
 
 def created_at(obj: KubeObject) -> float:

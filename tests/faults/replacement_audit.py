@@ -3,10 +3,10 @@
     readiness   a node is drained by a replacement only after all nodes that it buys were ready
     purchases   a replacement buys each group once, and no more than its row says
     rows        a node is in one row at most; a row that has bought does not end while one of its old nodes stays
-    chains      a node bought by a replacement is not drained by another one before minNodeAge
+    chains      a node bought by a replacement is not drained by consolidation before minNodeAge
     surge       no more nodes of a group are bought and not yet paid back than maxSurge
-    price       a finished replacement has lowered the price
-    moves       the pods of an owner are moved at most movesPerPodPerDay times a day and replica
+    price       a finished replacement of consolidation has lowered the price
+    moves       consolidation moves the pods of an owner at most movesPerPodPerDay times a day and replica
 
 Rows are read as they are stored; ages and readiness are those of the cluster, prices those of the policy.
 """
@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from chalicelib.model.memory import Replacement, ReplacementState
+from chalicelib.model.reason import DisruptionReason
 
 UNDER_WAY = {ReplacementState.BUYING, ReplacementState.WAITING, ReplacementState.DRAINING}
 LATE = 150.0
@@ -36,11 +37,16 @@ class ReplacementLimits(msgspec.Struct, frozen=True):
 
 
 class AuditedNode(msgspec.Struct, frozen=True):
-    """A Node as it is now."""
+    """A Node as it is now. created: of it or of its Machine, the earlier one. outdated: whether its group has another
+    template. noticed: whether its vendor has announced to take it back. conditions: type -> (status, instant of its
+    last change)."""
 
     group: str
     created: float
     ready: bool
+    outdated: bool = False
+    noticed: bool = False
+    conditions: Mapping[str, tuple[str, float]] = {}
 
 
 class ReplacementAudit:
@@ -118,7 +124,9 @@ class ReplacementAudit:
         stays = [name for name in row.nodes if name in nodes and row.ends.get(row.removals.get(name, "-"), "-")]
         if stays:
             self._fault(f"replacement {row.id} was {row.state.value} and has ended, and {', '.join(stays)} stays")
-        if not any(self._saves(row, prices) for prices in self._prices_since(row.bought_at - LATE)):
+        consolidates = row.reason is DisruptionReason.CONSOLIDATION
+        self._count(f"replacements of {row.reason.value} finished")
+        if consolidates and not any(self._saves(row, prices) for prices in self._prices_since(row.bought_at - LATE)):
             self._fault(f"replacement {row.id} has ended and did not lower the price")
 
     def _saves(self, row: Replacement, prices: Mapping[str, int]) -> bool:
@@ -164,7 +172,8 @@ class ReplacementAudit:
                     f"{purchase.group} only {len(ready)} have been ready"
                 )
         buyer, known = self._buyer.get(node, row_id), self._nodes.get(node)
-        if buyer != row_id and known is not None and planned_at - known.created < self._limits.min_node_age - SKEW:
+        chained = buyer != row_id and row.reason is DisruptionReason.CONSOLIDATION
+        if chained and known is not None and planned_at - known.created < self._limits.min_node_age - SKEW:
             self._fault(f"node {node} was bought by replacement {buyer}, and {row_id} drains it already")
 
     def moved(self, owner: str, replicas: int) -> None:

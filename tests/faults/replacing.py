@@ -72,6 +72,7 @@ class ReplacementRun(FaultRun):
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__(seed, consolidates=True)
+        self._age = 0.0
         self._options |= {"scaleDownUnneededTime": "3h", "scaleDownUnreadyTime": "3h"}
 
 

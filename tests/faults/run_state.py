@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from chalicelib.model.operation import BROKEN
+from infra.emulators.controllers.capi import fields
 from tests.faults import cluster
 from tests.faults.faulty_world import FaultWorld
 from tests.faults.objects import taint_of
@@ -30,7 +31,7 @@ class FaultRun:
     replaced.
 
     mode, bounds, prices: the policy. made: a counter for names. steps: number of steps. silent: nodes whose kubelet
-    does not report.
+    does not report. notices: node -> when its vendor takes its machine.
     """
 
     def __init__(self, seed: int = 0, *, consolidates: bool = False) -> None:
@@ -41,9 +42,11 @@ class FaultRun:
         self.prices = dict(cluster.PRICES)
         self.mode, self.made, self.steps = "active", 0, 0
         self.silent: set[str] = set()
+        self.notices: dict[str, float] = {}
         self._left = -1, set[str]()
         self._reports, self._at_once = seed % REPORTS_ITSELF == 0, seed % BEGINS_AT_ONCE == 0
         self.consolidates = consolidates
+        self._age = cluster.AGE if consolidates else 0.0
         if consolidates:
             self.world.audit_replacements()
         self._options: dict[str, Any] = {"writeStatusConfigmap": seed % SAYS_IT_ALL == 0}
@@ -55,6 +58,9 @@ class FaultRun:
             self.world.audit.note_bounds(name, least, most)
         self.apply_policy()
         self.world.seed(*cluster.objects(consolidates=self.consolidates))
+        self.world.scheduled = False
+        self.world.step(self._age)
+        self.world.scheduled = True
         self.world.step(90.0)
         return self
 
@@ -83,15 +89,31 @@ class FaultRun:
         self.steps += 1
         number = len(self.world.trace)
         said = rule(self, dice)
+        self.take_machines()
         if said:
             self.world.trace.insert(number, f"{'':9}  {self.steps:3d}. {said}")
         self.check()
 
+    def machine_stays(self, name: str) -> bool:
+        """Whether the machine of that name is there and not being deleted."""
+        machine = self.world.kube.peek("machines", name, "default", fields.GROUP)
+        return machine is not None and "deletionTimestamp" not in machine["metadata"]
+
+    def take_machines(self) -> None:
+        """Lets the vendor take the machines whose time is over."""
+        for name in [name for name, at in sorted(self.notices.items()) if at <= self.world.clock()]:
+            del self.notices[name]
+            if self.machine_stays(name):
+                self.world.audit.count("machines taken back")
+                self.world.audit.note_machine_deleted(self.world.audited_nodes()[name].group)
+                self.world.cluster.capi.take_away(f"default/{name}")
+                self.world.settle()
+                self.world.tell(f"the vendor takes {name} back")
+
     def check(self) -> None:
         """Raises Broken if an invariant has been broken so far."""
         self.world.stalls.check()
-        if self.world.audit.replacements is not None:
-            self.world.audit.replacements.look()
+        self.world.audit.look()
         if self.world.audit.faults:
             raise Broken(self.report(self.world.audit.faults))
 
@@ -114,6 +136,7 @@ class FaultRun:
             "replacement": found.spec.replacement,
             "reason": found.spec.reason,
             "planned_at": found.spec.created_at,
+            "leaves_at": found.spec.leaves_at,
         }
 
     def _leaving(self) -> set[str]:

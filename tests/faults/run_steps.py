@@ -11,7 +11,7 @@ from random import Random
 
 from infra.emulators.lambda_events import sqs_event, sqs_record
 from infra.emulators.virtual_sqs import late, lost, twice
-from tests.faults import user_actions
+from tests.faults import node_events, user_actions
 from tests.faults.cluster import GROUPS
 from tests.faults.fault_schedule import API, FAIL, KILL, LOSE, PAUSE, QUEUE, TABLE, Strike
 from tests.faults.run_state import FaultRun
@@ -198,6 +198,13 @@ def market(m: FaultRun, dice: Random) -> str:
     return f"{user_actions.reprice(m, dice)}; {_pass(m, dice.choice((60.0, 120.0, 180.0)))}"
 
 
+def a_node(m: FaultRun, dice: Random) -> str:
+    """Lets something happen to a node, and leaves time for it: it is acted on within minutes."""
+    (rule,) = dice.choices([rule for _, rule in node_events.RULES], [weight for weight, _ in node_events.RULES])
+    said = rule(m, dice)
+    return f"{said}; {_pass(m, dice.choice((15.0, 30.0, 60.0, 75.0)))}" if said else ""
+
+
 def a_user(m: FaultRun, dice: Random) -> str:
     """Runs a user action."""
     return user_actions.any_rule(m, dice)
@@ -224,7 +231,7 @@ RULES: tuple[tuple[int, Rule], ...] = (
     (20, a_user),
 )
 """How often each of them comes."""
-CONSOLIDATING: tuple[tuple[int, Rule], ...] = ((8, market),)
+CONSOLIDATING: tuple[tuple[int, Rule], ...] = ((8, market), (7, a_node))
 """Further ones of runs in which nodes are replaced, which needs some quiet."""
 
 

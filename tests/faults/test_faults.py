@@ -21,7 +21,22 @@ SLOW_SEEDS, PER_SLOW_TEST = 20_000, 250
 HAPPEN = ("tainted", "evicted", "grown", "node gone by remove")
 REPLACING_SEEDS, PER_REPLACING_TEST = 500, 25
 SLOW_REPLACING_SEEDS = 20_000
-REPLACED = ("nodes bought by replacements", "nodes drained by replacements", "replacements finished")
+REPLACED = (
+    "nodes bought by replacements",
+    "nodes drained by replacements",
+    "replacements of consolidation finished",
+    "notices",
+    "machines taken back",
+    "node gone as interrupted",
+    "node gone as repair",
+    "node gone as expired",
+)
+SELDOM = (
+    "replacements of drifted finished",
+    "protected pods evicted from a node that is taken back",
+    "pods lost with their machine",
+)
+"""Further events, of several tests' seeds together."""
 
 
 def _hold(first: int, count: int, *, consolidates: bool = False) -> None:
