@@ -466,7 +466,7 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
         lambda r: f"since {format_time(_n(r, 'since'))}, needs {_time(r, 'needs')}",
     ),
     ReasonCode.TOO_MANY_UNHEALTHY: (
-        _fixed("too many nodes of its group are sick to repair any (maxUnhealthy)"),
+        lambda r: f"too many nodes of {_p(r, 'group', 'its group')} are sick to repair any (maxUnhealthy)",
         lambda r: f"{_p(r, 'unhealthy')} of {_p(r, 'of')}, at most {_n(r, 'share'):.0%}",
     ),
     ReasonCode.REPAIRED_ONE_BY_ONE: (
