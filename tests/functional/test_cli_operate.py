@@ -330,6 +330,7 @@ def test_last_decision_explains_why_a_needed_node_should_go(store: Store, capsys
     closed = Reason.of(ReasonCode.OUTSIDE_WINDOW, window="night", until=NOW + 60)
     verdict = LifecycleVerdict("busy", DisruptionReason.EXPIRED, NOW - 3600, closed)
     store.journal.append(NAME, plan_entry(msgspec.structs.replace(plan, lifecycle=(verdict,))))
+    remember(store, Memory())
     data = answer(capsys, "explain", "node", "busy", "--cluster", NAME)
     assert any(line.startswith(f"It is too old since {format_time(NOW - 3600)}, and waits: ") for line in data["says"])
     assert data["lifecycle"]["held"]["code"] == "MaintenanceWindow"
