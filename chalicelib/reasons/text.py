@@ -431,8 +431,8 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
         lambda r: ", ".join(filter(None, (_until(r), _p(r, "signal")))),
     ),
     ReasonCode.NO_REPLACEMENT_IN_TIME: (
-        lambda r: f"no new node can be ready before the vendor takes back node {_p(r, 'node')}",
-        lambda r: f"{_until(r)}, a new node usually takes {_time(r, 'ready')}",
+        lambda r: f"a new node may come after the vendor has taken back node {_p(r, 'node')}",
+        lambda r: f"{_until(r)}, a new node may take {_time(r, 'ready')}",
     ),
     ReasonCode.SPOT_AVOIDED: (
         _fixed("its vendor has taken back a node of it a short time ago (avoidAfterInterruption)"),
@@ -462,11 +462,11 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
     ),
     ReasonCode.GROUP_BUSY: (_fixed("its vendor changes it now"), lambda r: _p(r, "who")),
     ReasonCode.NOT_SICK_LONG_ENOUGH: (
-        lambda r: f"sick by {_p(r, 'condition')}, not for long enough",
+        lambda r: f"{_p(r, 'condition')} has not lasted for long enough",
         lambda r: f"since {format_time(_n(r, 'since'))}, needs {_time(r, 'needs')}",
     ),
     ReasonCode.TOO_MANY_UNHEALTHY: (
-        _fixed("too many nodes of its group are sick to repair any (maxUnhealthy)"),
+        lambda r: f"too many nodes of {_p(r, 'group', 'its group')} are sick to repair any (maxUnhealthy)",
         lambda r: f"{_p(r, 'unhealthy')} of {_p(r, 'of')}, at most {_n(r, 'share'):.0%}",
     ),
     ReasonCode.REPAIRED_ONE_BY_ONE: (

@@ -50,6 +50,8 @@ def says(verdict: LifecycleVerdict, *, is_restarted: bool = False) -> str:
         return f"{start}, and {'is restarted' if is_restarted else 'goes'} now."
     if held.code in _NOT_DUE_YET:
         return f"{start}: {sentence(held)}."
+    if held.code is ReasonCode.IN_REPLACEMENT:
+        return f"{start} since {format_time(verdict.since)}; another node comes first: {sentence(held)}."
     return f"{start} since {format_time(verdict.since)}, and waits: {sentence(held)}."
 
 

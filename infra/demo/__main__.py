@@ -48,6 +48,8 @@ from infra.tools.interruptible import run
 
 SPEED, FASTEST = 60.0, 100.0
 KILLS = 4
+UP_TO_DATE = 180.0
+"""With --stay time jumps to so many seconds before the present, so that the commands find passes of now."""
 WIDTH = 150
 """Columns if the output is not a terminal."""
 PLACE = ROOT / ".local"
@@ -62,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     present = time.time()
     setting = Setting(
         fixture.CLUSTER,
-        present - fixture.LONGEST,
+        fixture.evening(present),
         args.speed,
         args.place,
         warm=("tick", "reconcile", ACT, ACT_BURST, ACT_SKS, ACT_METAL, ACT_CCE, "api_handler"),
@@ -237,6 +239,7 @@ Everything stays up; Ctrl-C ends it.
         soft_wrap=True,
         markup=False,
     )
+    emulation.clock.jump(emulation.setting.present - UP_TO_DATE)
     left = emulation.clock.until_present()
     if left > 0.0:
         console.print(

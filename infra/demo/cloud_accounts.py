@@ -26,6 +26,9 @@ from infra.demo.fixture import (
     NIGHT_UID,
     SKS,
     SPARE,
+    STREAM,
+    STREAM_SPOT,
+    STREAM_TYPE,
     policy,
 )
 from infra.emulators.alicloud.account import AlicloudCloud
@@ -90,6 +93,7 @@ class CloudObserver:
                 self._first()
             if news.asked is not None:
                 self._ledger.asked.append((news.group, *news.asked))
+                self._ledger.steps.append(f"asked {news.group}")
                 self._answered()
             for counter, machines in (
                 (self._ledger.bought, news.bought),
@@ -330,6 +334,7 @@ class Clouds:
         self._pools: dict[str, str] = {}
         self._flavours: dict[str, str] = {}
         self._nodepool = ""
+        self._names: dict[str, str] = {}
 
     @property
     def accounts(self) -> tuple[CloudBeside, ...]:
@@ -340,7 +345,26 @@ class Clouds:
         self._bursts()
         self._renders()
         self._nights_and_days()
-        return {**self._scaling, self._nodepool: SKS, METAL: METAL, **self._pools, **self._flavours}
+        self._names |= {**self._scaling, self._nodepool: SKS, METAL: METAL, **self._pools, **self._flavours}
+        return self._names
+
+    def add_streams(self) -> None:
+        """Add two scaling groups of one instance type: one node of the spot group, and none on demand."""
+        for name, size, strategy in ((STREAM_SPOT, 1, "SpotAsPriceGo"), (STREAM, 0, "NoSpot")):
+            tags = {f"{_TAGS}label/pool": name}
+            made = self._alicloud.cloud.add_group(
+                name, size=size, most=3, types=(STREAM_TYPE,), machine_tags=tags, spot=strategy
+            )
+            self._scaling[made.id] = self._names[made.id] = name
+
+    def interrupt(self) -> float:
+        """Let Alibaba Cloud announce that it takes back the node of the spot group. Returns when, in epoch seconds."""
+        cloud = self._alicloud.cloud
+        with cloud.lock:
+            (machine,) = (
+                machine for group in cloud.groups.values() if group.name == STREAM_SPOT for machine in group.machines
+            )
+            return cloud.interrupt(machine)
 
     def policy(self, topic: str) -> str:
         """Return the policy's document. topic: of notifications."""

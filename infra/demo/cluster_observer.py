@@ -14,7 +14,7 @@ from typing import Protocol
 from infra.demo.console import Ledger, Say, count, names
 from infra.demo.fixture import AGENT, group_name
 from infra.emulators.controllers.capi import fields
-from infra.emulators.controllers.object_writes import is_true
+from infra.emulators.controllers.object_writes import changed, condition, is_true, with_conditions, write
 from infra.emulators.kube.objects import KubeObject, dig
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
@@ -77,7 +77,7 @@ class Watcher:
             if before != after:
                 self._ledger.asked.append((name, before, after))
                 if after > before:
-                    self._ledger.consolidated.changes.append(f"asked {name}")
+                    self._ledger.steps.append(f"asked {name}")
                     self.answered()
                 self._first()
                 self._say("provider", f"Cluster API was asked for another size of {name}: {before} ► {after}")
@@ -117,10 +117,10 @@ class Watcher:
             was = event.previous is not None and is_true(event.previous, "Ready")
             if is_true(event.object, "Ready") and not was:
                 ready[pool] += 1
-                self._ledger.consolidated.changes.append(f"ready {pool}")
+                self._ledger.steps.append(f"ready {pool}")
             if _marked(event.object) and not (event.previous and _marked(event.previous)):
                 marked.append(name)
-                self._ledger.consolidated.changes.append(f"drained {pool}")
+                self._ledger.steps.append(f"drained {pool}")
         for pool, number in (+joined).items():
             self._say("cluster", f"{count(number, 'machine')} of {pool} joined as a node, not ready yet")
         for pool, number in (+ready).items():
@@ -182,6 +182,30 @@ class Watcher:
             else:
                 other += 1
         return running, other, pending
+
+    def nodes(self, group: str) -> list[str]:
+        """Return the names of a group's Nodes."""
+        return [
+            node["metadata"]["name"]
+            for node in self._kube.list("nodes")
+            if group_name(node["metadata"]["labels"]) == group
+        ]
+
+    def hosts(self, deployment: str) -> list[str]:
+        """Return the nodes of a Deployment's pods, one for each; none unless all of them run."""
+        pods = [pod for pod in self._kube.list("pods") if pod["metadata"]["name"].startswith(f"{deployment}-")]
+        ready = all(is_true(pod, "Ready") and "deletionTimestamp" not in pod["metadata"] for pod in pods)
+        return [pod["spec"]["nodeName"] for pod in pods] if ready else []
+
+    def sicken(self, node: str, condition_type: str) -> None:
+        """Give a node a condition, as node-problem-detector does."""
+        with self._kube.transaction():
+            held = self._kube.peek("nodes", node)
+            if held is None:
+                raise KeyError(node)
+            fault = condition(condition_type, value=True, reason="DockerHung", message="task docker:20744 blocked")
+            conditions = with_conditions(held, self._kube.clock(), fault)
+            write(self._kube, "nodes", changed(held, "status", conditions=conditions))
 
     def sizes(self) -> dict[str, tuple[int, int]]:
         """Return group -> (desired size, ready nodes) of all providers."""

@@ -56,8 +56,9 @@ def count(number: int, word: str) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a duration as `04:07`."""
-    return f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
+    """Return a duration as `04:07`, or `6:04:07` from an hour on."""
+    minutes = f"{int(seconds) // 60 % 60:02d}:{int(seconds) % 60:02d}"
+    return f"{int(seconds) // 3600}:{minutes}" if seconds >= 3600 else minutes
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -143,9 +144,8 @@ class Acted:
 @dataclass
 class Consolidated:
     """What consolidation did. applied: whether its workloads were. shadowed: moves of plans in shadow mode, as (nodes,
-    bought groups). changes: "asked lean", "ready lean", "drained legacy" in their order; changes_in_shadow: their
-    number in shadow mode. before, after, bound: the bill and its lower bound, per hour. saves: what the ledger says.
-    stays: node -> why it is not consolidated."""
+    bought groups). changes: steps as in Ledger; changes_in_shadow: their number in shadow mode. before, after, bound:
+    the bill and its lower bound, per hour. saves: what the ledger says. stays: node -> why it is not consolidated."""
 
     applied: bool = False
     shadowed: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
@@ -167,6 +167,22 @@ class Consolidated:
 
 
 @dataclass
+class Departures:
+    """How nodes left that pods needed; instants are virtual epoch seconds. steps: as in Ledger. leaves_at: when the
+    vendor takes the spot node back; moved_at: when its pods ran elsewhere; gone_at: when its Node was gone. node: the
+    old one; held: what held it first, a code. opens_at: of its window; asked_at: when its successor was asked for."""
+
+    steps: list[str] = field(default_factory=list)
+    leaves_at: float = 0.0
+    moved_at: float = 0.0
+    gone_at: float = 0.0
+    opens_at: float = 0.0
+    asked_at: float = 0.0
+    held: str = ""
+    node: str = ""
+
+
+@dataclass
 class Ledger:
     """Counters and observations. asked: changes of a group's size (group, from, to). planned: what plans wanted of each
     group. bought: machines created for it. refused: unavailable machines. why: the vendor's text for that.
@@ -175,8 +191,9 @@ class Ledger:
     unschedulable pod and of the first provider call. least_room: healthy pods above a budget's minimum. strike: when
     the cron rule is due. rules_seen: evaluated rules. rules_wrong: why one was not in force. acted: results of
     rules. beside: rates of a pool when its cron rule added nodes, by metric rule. notices: notifications that a
-    subscriber received, as `type state subject`. failed: groups, or nodes, of failed operations.
-    consolidated: of the last chapters."""
+    subscriber received, as `type state subject`. failed: groups, or nodes, of failed operations. steps: "asked lean",
+    "ready lean", "drained legacy" in their order, of the current chapter. renewed: requests for successors of nodes
+    that are sick or old, by group. consolidated, departed: of the last chapters."""
 
     asked: list[tuple[str, int, int]] = field(default_factory=list)
     planned: Counter[str] = field(default_factory=Counter)
@@ -215,7 +232,10 @@ class Ledger:
     acted: list[Acted] = field(default_factory=list)
     beside: dict[str, float] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
+    renewed: Counter[str] = field(default_factory=Counter)
     consolidated: Consolidated = field(default_factory=Consolidated)
+    departed: Departures = field(default_factory=Departures)
 
     @property
     def writes_per_quiet_pass(self) -> int:

@@ -21,6 +21,7 @@ from chalicelib.store.errors import StoreError
 from chalicelib.store.journal import JournalEntry
 from infra.demo.console import AT_ONCE, CALLED_OFF, Acted, Ledger, Say, count, names, span
 from infra.demo.consolidation import MoveNarrator
+from infra.demo.departures import RENEWALS, DepartureNarrator, removal_words, restart_words, successor_of
 from infra.demo.fixture import BUSY_RULE, DELAY_AFTER_ADD, FORECAST, SECOND, THRESHOLDS, UNNEEDED_TIME
 from infra.emulators.lambda_events import Json
 from infra.emulators.live.lambda_processes import Result
@@ -58,6 +59,7 @@ class Narrator:
         self._timers_told, self._woken_told, self._cooldown_told = 0.0, False, False
         self._rulings = Rulings(ledger, say, self.short, self.named)
         self._moves = MoveNarrator(ledger.consolidated, say, self.short)
+        self._departures = DepartureNarrator(ledger, say, self.named)
         self.memory = Memory()
         self.plans = 0
 
@@ -170,6 +172,8 @@ class Narrator:
         group = self.short(operation.spec.group)
         if operation.spec.kind is OperationKind.SCALE_UP:
             self._ledger.planned[group] += operation.spec.to_size - operation.spec.from_size
+            if operation.spec.replacement and operation.spec.reason in RENEWALS:
+                self._ledger.renewed[group] += 1
             self._say(
                 "outscaler",
                 f"plan: grow {group} from {operation.spec.from_size} to {operation.spec.to_size} {_purpose(operation)}",
@@ -182,9 +186,11 @@ class Narrator:
             )
             return
         for target in operation.spec.targets:
+            if operation.spec.kind is OperationKind.RESTART_NODE:
+                self._say("outscaler", f"plan: restart {target.node}: {restart_words(len(target.evict))}")
+                continue
             how = f"drain {count(len(target.evict), 'pod')}, then delete it" if target.evict else "it is empty"
-            why = f" ({operation.spec.reason})" if operation.spec.reason else ""
-            self._say("outscaler", f"plan: remove {target.node}{why}: {how}")
+            self._say("outscaler", f"plan: remove {target.node}{removal_words(operation)}: {how}")
 
     def _tell_entry(self, entry: JournalEntry) -> None:
         if entry.kind == "plan" and entry.body:
@@ -224,6 +230,7 @@ class Narrator:
         self._tell_second_choices(plan)
         self._rulings.tell(plan)
         self._moves.tell(plan)
+        self._departures.tell(plan)
         unneeded = frozenset(plan.unneeded)
         if fresh := unneeded - self._unneeded:
             self._say("outscaler", f"plan: {names(fresh, 4)} no longer needed; a timer of {span(UNNEEDED_TIME)} runs")
@@ -288,7 +295,7 @@ class Narrator:
 
 def _purpose(operation: Operation) -> str:
     if operation.spec.replacement:
-        return "to replace a node"
+        return f"to replace {successor_of(operation.spec.reason)}"
     return f"for {count(len(operation.spec.pods), 'pod')}" if operation.spec.pods else "for a rule"
 
 

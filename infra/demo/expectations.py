@@ -11,7 +11,18 @@ from rich.table import Table
 
 from infra.demo.console import AT_ONCE, CALLED_OFF, QUIET_WRITES, Acted, Ledger, count, span
 from infra.demo.consolidation import consolidation_expectations
-from infra.demo.fixture import ABOVE, BUSY_RULE, CRON_RULE, DEAR, METRIC_ABOVE, METRIC_RULE, RULE_OBJECT
+from infra.demo.departures import departure_expectations
+from infra.demo.fixture import (
+    ABOVE,
+    BUSY_RULE,
+    CRON_RULE,
+    DEAR,
+    METRIC_ABOVE,
+    METRIC_RULE,
+    RULE_OBJECT,
+    STREAM,
+    STREAM_SPOT,
+)
 
 
 @dataclass(frozen=True)
@@ -25,13 +36,18 @@ class Expectation:
 
 def _grown_once(ledger: Ledger) -> tuple[bool, str]:
     """Check that purchases equal what plans wanted minus what vendors lacked. Each group was requested once, plus once
-    for each machine of it that never joined."""
+    for each machine of it that never joined, and once for each successor of a sick or old node."""
     calls = Counter(group for group, before, after in ledger.asked if after > before)
     bought = {group: number for group, number in ledger.bought.items() if number}
-    often = all(number == 1 + ledger.lost[group] for group, number in calls.items())
+    often = all(number - ledger.lost[group] in _requests(ledger.renewed[group]) for group, number in calls.items())
     right = bool(bought) and bought == +(ledger.planned - ledger.refused) and often
     missing = f"; not to be had {_amounts(ledger.refused)}" if ledger.refused else ""
     return right, f"planned {_amounts(ledger.planned)}{missing}; bought {_amounts(ledger.bought)}"
+
+
+def _requests(renewed: int) -> tuple[int, ...]:
+    """Return how often a group may be asked: once, or for its successors, and perhaps once before."""
+    return (renewed, renewed + 1) if renewed else (1,)
 
 
 def _of_workers(reasons: str) -> str:
@@ -56,8 +72,9 @@ def _notified(ledger: Ledger, least: int) -> tuple[bool, str]:
 
 
 def _outside(nodes: Counter[str]) -> Counter[str]:
-    """Return the nodes of all groups but those that are consolidated."""
-    return Counter({group: number for group, number in nodes.items() if group not in DEAR})
+    """Return the nodes of all groups but those of the last chapters, which stay."""
+    later = {*DEAR, STREAM, STREAM_SPOT}
+    return Counter({group: number for group, number in nodes.items() if group not in later})
 
 
 def _amounts(counts: Counter[str]) -> str:
@@ -113,6 +130,7 @@ def expectations(
         ),
         *rule_expectations(later),
         *consolidation_expectations(),
+        *departure_expectations(),
         ("every other operation ended well", _ended_well),
         ("a subscriber was notified once of each group that could not grow", lambda led: _notified(led, len(second))),
         (

@@ -67,8 +67,17 @@ DEAR: Mapping[str, int] = {LEGACY: 1, LEAN: 0, SEARCH: 4}
 """Their sizes before."""
 CHEAP: Mapping[str, int] = {LEGACY: 0, LEAN: 1, SEARCH: 3}
 """Their sizes after."""
-LONGEST = 5400.0
-"""Virtual seconds after which the demonstration is aborted."""
+STREAM_SPOT, STREAM, STREAM_TYPE = "stream-spot", "stream", "ecs.c7.2xlarge"
+"""The scaling groups of one instance type: spot and on demand."""
+DEPARTED: Mapping[str, int] = {STREAM_SPOT: 0, STREAM: 1, SEARCH: 3}
+"""Sizes after the spot node was taken back and the sick one was replaced."""
+SICK = "KernelDeadlock"
+"""The condition of a node, as node-problem-detector reports it."""
+OLDEST = 4.0
+"""Hours after which a node of LEAN is old."""
+LONGEST = 8 * 3600.0
+"""Virtual seconds after which the demonstration is aborted; it begins so long before the real time, or longer."""
+_BEGINS, _NIGHT, _DAY = 20 * 3600.0, 2 * 3600.0, 86400.0  # seconds after midnight in UTC, of the story and its window
 _FIRST_PASS = 120.0  # virtual seconds from the policy to the end of the first pass, on a machine that is slow to start
 
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
@@ -96,6 +105,15 @@ UNNEEDED_TIME, DELAY_AFTER_ADD = 120.0, 420.0
 _CONSOLIDATION = """\
   prices: {cpu: 0.05, currency: EUR}
   consolidation: {mode: MODE, quietTime: 30s, minNodeAge: 1m, confirmAfter: 20s}
+"""
+_DEPARTURES = f"""\
+  prices: {{cpu: 0.05, currency: EUR, spot: {{{STREAM_TYPE}: 0.12}}}}
+  spot: {{}}
+  nodeLifecycle: {{LIMIT, repair: [{{condition: {SICK}, after: 1m}}]}}
+"""
+_LIMIT = f"maxNodeAge: {OLDEST:g}h, groups: [{LEAN}]"
+_WINDOW = """\
+  maintenanceWindows: [{name: night, cron: "0 2 * * *", duration: 4h}]
 """
 _OFTEN, _SELDOM = "scanInterval: 20s", "scanInterval: 1m"
 """Passes of the last chapters are seldom, because a pass takes longer than what it waits for."""
@@ -184,6 +202,31 @@ def policy(sections: str, groups: str, topic: str) -> str:
 def with_consolidation(document: str, mode: str) -> str:
     """Return the policy document with prices and consolidation."""
     return document.replace(_OFTEN, _SELDOM) + _CONSOLIDATION.replace("MODE", mode)
+
+
+def with_departures(document: str, *, at_night: bool = False) -> str:
+    """Return the policy document with spot nodes and repairs. at_night: also an age limit and a maintenance window."""
+    added = _DEPARTURES.replace("LIMIT, ", f"{_LIMIT}, " if at_night else "")
+    return document.replace(_OFTEN, _SELDOM) + added + (_WINDOW if at_night else "")
+
+
+def evening(present: float) -> float:
+    """Return the last evening from which the story reaches its night before the real time, epoch seconds."""
+    return (present - LONGEST - _BEGINS) // _DAY * _DAY + _BEGINS
+
+
+def night(now: float) -> float:
+    """Return when the maintenance window opens next."""
+    return -((_NIGHT - now) // _DAY) * _DAY + _NIGHT
+
+
+def stream_workloads() -> list[KubeObject]:
+    """Return the workload of the spot node; one of its two pods may be missing."""
+    affinity = _on(STREAM_SPOT, STREAM)
+    return [
+        objects.deployment(STREAM, replicas=2, cpu="3", memory="2Gi", affinity=affinity),
+        objects.pdb(STREAM, max_unavailable=1),
+    ]
 
 
 def dear_groups() -> list[KubeObject]:

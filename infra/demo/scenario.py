@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from chalicelib.model.bill import MILLION, ClusterBill
+from chalicelib.model.timestamps import format_time
 from chalicelib.record import savings
 from infra.demo import fixture
 from infra.demo.cloud_accounts import Clouds
@@ -13,6 +14,7 @@ from infra.demo.cluster_observer import Watcher
 from infra.demo.console import Account, Ledger, span
 from infra.demo.consolidation import SHADOW, bill_lines, is_of, savings_line, savings_now
 from infra.demo.decision_narrator import Narrator, clock_time
+from infra.demo.departures import early_words
 from infra.demo.fixture import Passes, Subscriber
 from infra.emulators.controllers import objects
 from infra.emulators.kube import crds
@@ -22,6 +24,7 @@ ACT, ACT_BURST, ACT_SKS, ACT_METAL = "act_clusterapi", "act_alicloud", "act_exos
 ACT_CCE = "act_huaweicloud"
 LOOK_EVERY = 0.15  # wall seconds
 NARRATE_EVERY = 0.4  # wall seconds; higher because reading the table is expensive
+BEFORE_NIGHT = 45.0  # virtual seconds from the end of the jump to the opening of the window
 BEFORE, WAIT = 30.0, 120.0  # virtual seconds without a pass before the cron rule is due, and the maximum after it
 # The first call to Alibaba Cloud is for the group without stock; the second one buys. At Cherry Servers the first
 # call only announces the order; the second one places it.
@@ -63,8 +66,8 @@ def play(stage: DemoStage, chapters: Sequence[Chapter]) -> bool:
     for number, chapter in enumerate(chapters, 1):
         stage.account.chapter(number, chapter.title, chapter.words)
         stage.narrator.new_chapter()
-        began, _ = stage.elapsed()
         chapter.begin(stage)
+        began, _ = stage.elapsed()
         if not _play_on(stage, chapter, began):
             passed = span(stage.elapsed()[0] - began)
             stage.ledger.unfinished = f"chapter {number} had not ended after {passed} of virtual time"
@@ -197,6 +200,24 @@ def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
             _consolidated,
             1800.0,
         ),
+        Chapter(
+            "A spot node is taken back, another node is sick",
+            "A spot node of Alibaba Cloud, in stream-spot, runs two pods, of which the disruption budget lets one move "
+            "at a time; stream has the same machines on demand. Alibaba Cloud announces that it takes the node back in "
+            "5 minutes, and a node of search gets a condition that the policy repairs. Consolidation is off from now "
+            "on.",
+            _run_on_spot,
+            _departed,
+            1800.0,
+        ),
+        Chapter(
+            "The night",
+            f"The policy replaces nodes of lean that are older than {fixture.OLDEST:g} hours, and removes nodes from "
+            "02:00 to 06:00 only. Time jumps to a minute before: the node is old, and stays until then.",
+            _at_two,
+            _renewed,
+            1800.0,
+        ),
     )
 
 
@@ -322,7 +343,7 @@ def _shadowed(stage: DemoStage) -> bool:
         return False
     if not stage.watcher.counting:
         if not (other or pending):
-            own.changes.clear()
+            stage.ledger.steps = own.changes
             stage.watcher.counting = stage.watcher.guarding = True
             _apply_consolidation(stage, SHADOW)
             stage.passes.release()
@@ -368,6 +389,82 @@ def _consolidated(stage: DemoStage) -> bool:
         if node.startswith(tuple(fixture.DEAR)):
             stage.account.say("you", f"outscaler explain node {node}: not consolidated: {why}")
     return True
+
+
+def _run_on_spot(stage: DemoStage) -> None:
+    stage.passes.hold()  # until the pods run: a pass would find the new node empty
+    stage.watcher.counting = stage.watcher.guarding = False
+    stage.account.say("you", "a scaling group of one spot node, one of none on demand; kubectl apply: workload stream")
+    stage.clouds.add_streams()
+    objects.apply(stage.emulation.kube, *fixture.stream_workloads())
+
+
+def _departed(stage: DemoStage) -> bool:
+    """Return whether the spot node is gone, and the sick one is replaced."""
+    own, (_, other, pending) = stage.ledger.departed, stage.watcher.pods()
+    if not own.leaves_at:
+        if stage.watcher.sizes()[fixture.STREAM_SPOT] == (1, 1) and not (other or pending):
+            _take_back(stage)
+        return False
+    now = stage.emulation.clock()
+    nodes = stage.watcher.hosts(fixture.STREAM)
+    if not own.moved_at and nodes and not any(name in nodes for name in stage.watcher.nodes(fixture.STREAM_SPOT)):
+        own.moved_at = now
+        early = early_words(own.leaves_at, now)
+        stage.account.say("cluster", f"the pods of the spot node run elsewhere, {early} the vendor takes it back")
+    if not own.gone_at and not stage.watcher.nodes(fixture.STREAM_SPOT):
+        own.gone_at = now
+    return own.moved_at > 0 and own.gone_at > 0 and _is_settled(stage, fixture.DEPARTED)
+
+
+def _is_settled(stage: DemoStage, wanted: Mapping[str, int]) -> bool:
+    """Return whether these groups have that many ready nodes, and nothing is under way."""
+    memory, sizes, (_, other, pending) = stage.narrator.memory, stage.watcher.sizes(), stage.watcher.pods()
+    done = all(sizes[name] == (size, size) and len(stage.watcher.nodes(name)) == size for name, size in wanted.items())
+    return done and not (memory.operations or memory.replacements or other or pending)
+
+
+def _take_back(stage: DemoStage) -> None:
+    own = stage.ledger.departed
+    stage.ledger.steps = own.steps
+    stage.watcher.counting = stage.watcher.guarding = True
+    document = fixture.with_departures(stage.clouds.policy(stage.subscriber.topic))
+    version = stage.emulation.apply_policy(document)
+    stage.account.say("you", f"outscaler apply: version {version}, spot nodes and repairs")
+    own.leaves_at = stage.clouds.interrupt()
+    at, left = format_time(own.leaves_at), own.leaves_at - stage.emulation.clock()
+    stage.account.say(
+        "provider",
+        f"Alibaba Cloud announces that it takes the node of {fixture.STREAM_SPOT} back in {left:.0f} s, at {at}",
+    )
+    sick = min(stage.watcher.nodes(fixture.SEARCH))
+    stage.watcher.sicken(sick, fixture.SICK)
+    stage.account.say("cluster", f"node-problem-detector: {sick} has the condition {fixture.SICK}")
+    stage.passes.release()
+
+
+def _at_two(stage: DemoStage) -> None:
+    own, clock = stage.ledger.departed, stage.emulation.clock
+    stage.passes.hold()
+    (own.node,) = stage.watcher.nodes(fixture.LEAN)
+    own.opens_at = fixture.night(clock())
+    version = stage.emulation.apply_policy(
+        fixture.with_departures(stage.clouds.policy(stage.subscriber.topic), at_night=True)
+    )
+    stage.account.say("you", f"outscaler apply: version {version}, an age limit for lean and a maintenance window")
+    while not stage.passes.still:
+        clock.sleep(1.0)
+    clock.jump(own.opens_at - BEFORE_NIGHT)
+    stage.account.say("time", f"it is {clock_time(clock())} UTC")
+    stage.passes.release()
+
+
+def _renewed(stage: DemoStage) -> bool:
+    """Return whether another node has taken the place of the old one."""
+    own = stage.ledger.departed
+    if not own.asked_at and f"asked {fixture.LEAN}" in own.steps:
+        own.asked_at = stage.emulation.clock()
+    return own.node not in stage.watcher.nodes(fixture.LEAN) and _is_settled(stage, {fixture.LEAN: 1})
 
 
 SMALLEST = {

@@ -19,7 +19,9 @@ from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.memory import Backoff, FailedRemoval, GroupMemory, Memory, ReplacementState
 from chalicelib.model.overview import ClusterOverview, GroupOverview
 from chalicelib.model.pause import PausedPart
+from chalicelib.model.plan import LifecycleVerdict
 from chalicelib.model.policy_permissions import STRICT
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.record import carry_over
 from chalicelib.record.carry_over import CarryOver
@@ -321,6 +323,18 @@ def test_last_decision_explains_consolidation_with_the_replacement_as_it_is_now(
     assert [shown["state"] for shown in data["consolidation"]["replacements"]] == ["waiting"]
     stays = answer(capsys, "explain", "node", "b", "--cluster", NAME)
     assert stays["consolidation"]["reason"]["code"] == "NotWorthDisruption"
+
+
+def test_last_decision_explains_why_a_needed_node_should_go(store: Store, capsys: Said) -> None:
+    plan = _moved(cluster().node("busy", "4").node("idle", "4").running("busy", 1, "3").group("g").plan(), NOW - 60)
+    closed = Reason.of(ReasonCode.OUTSIDE_WINDOW, window="night", until=NOW + 60)
+    verdict = LifecycleVerdict("busy", DisruptionReason.EXPIRED, NOW - 3600, closed)
+    store.journal.append(NAME, plan_entry(msgspec.structs.replace(plan, lifecycle=(verdict,))))
+    remember(store, Memory())
+    data = answer(capsys, "explain", "node", "busy", "--cluster", NAME)
+    assert any(line.startswith(f"It is too old since {format_time(NOW - 3600)}, and waits: ") for line in data["says"])
+    assert data["lifecycle"]["held"]["code"] == "MaintenanceWindow"
+    assert "lifecycle" not in answer(capsys, "explain", "node", "idle", "--cluster", NAME)
 
 
 def test_nodes_and_waiting_pods_of_the_last_decision_are_listed(store: Store, capsys: Said) -> None:

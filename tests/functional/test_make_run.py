@@ -3,8 +3,8 @@
 In the story the act function is killed four times between the provider's call and the record, and nothing is bought
 twice. The cluster uses five clouds: one has no stock, one has no quota, one delivers a server that never joins, and one
 scales up by rules, two of which are true at once while the preferred flavour is sold out. At the end, a dear node is
-replaced by a cheaper one, and another one is drained into room that exists. The run checks this itself and reports it
-in its exit code.
+replaced by a cheaper one, and another one is drained into room that exists; a spot node is taken back, a sick and an
+old node are replaced. The run checks this itself and reports it in its exit code.
 """
 
 from __future__ import annotations
@@ -67,6 +67,15 @@ def test_make_run_completes_its_story(tmp_path: Path) -> None:
         "outscaler cost: 1.70 EUR per hour for 9 machines",
         "saved per hour now 0.80 (by removal 0.20, by replacement 0.60)",
         "not consolidated: no cheaper place for its pods",
+        "Alibaba Cloud announces that it takes the node of stream-spot back in 300 s",
+        "(its vendor takes it back at ",
+        "the pods of the spot node run elsewhere, ",
+        "It is sick: KernelDeadlock=True has not lasted for long enough",
+        "plan: grow search from 3 to 4 to replace a sick node",
+        "(it is sick): drain 4 pods, then delete it",
+        "and waits: maintenance windows forbid removals now (night, until ",
+        "plan: grow lean from 1 to 2 to replace an old node",
+        "(it is old): drain 3 pods, then delete it",
         "Everything happened as it should.",
     ):
         assert words in reported, words

@@ -44,7 +44,7 @@ class Clock:
         if speed <= 0 or (at_work is not None and at_work <= 0):
             raise ValueError(f"speed {speed}, {at_work} at work: time must pass")
         self._wall, self._at_work = wall, speed if at_work is None else at_work
-        self._lock, self._workers = threading.Lock(), 0
+        self._idle, self._workers = threading.Condition(), 0
         began = wall()
         cells = _CELLS.pack(start, began, speed, speed, began, present, 0)
         self._cells: bytearray | mmap.mmap = bytearray(cells)
@@ -91,16 +91,29 @@ class Clock:
             self._count(-1)
 
     def _count(self, change: int) -> None:
-        with self._lock:
+        with self._idle:
             self._workers += change
+            if not self._workers:
+                self._idle.notify_all()
             start, since, speed, full, began, present = self._read()
             if (new := self._at_work if self._workers else full) == speed:
                 return
             wall = self._wall()
-            count: int = _CELLS.unpack_from(self._cells)[6]
-            struct.pack_into("<Q", self._cells, _CELLS.size - 8, count + 1)
-            _CELLS.pack_into(self._cells, 0, start + (wall - since) * speed, wall, new, full, began, present, count + 1)
-            struct.pack_into("<Q", self._cells, _CELLS.size - 8, count + 2)
+            self._write(start + (wall - since) * speed, wall, new, full, began, present)
+
+    def _write(self, *values: float) -> None:
+        count: int = _CELLS.unpack_from(self._cells)[6]
+        struct.pack_into("<Q", self._cells, _CELLS.size - 8, count + 1)
+        _CELLS.pack_into(self._cells, 0, *values, count + 1)
+        struct.pack_into("<Q", self._cells, _CELLS.size - 8, count + 2)
+
+    def jump(self, to: float) -> None:
+        """Advance at once to that virtual time, epoch seconds, as soon as nothing works: no computation lasts for the
+        time between. It neither goes back nor passes the real time."""
+        with self._idle:
+            self._idle.wait_for(lambda: not self._workers)
+            _, _, speed, full, began, present = self._read()
+            self._write(max(to, self.now()), self._wall(), speed, full, began, present)
 
     def wall_seconds(self, virtual_seconds: float) -> float:
         """Return how much real time such a virtual duration takes at least from now on."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from chalicelib.store.journal import JournalEntry
-from infra.demo.console import AT_ONCE, Acted, Consolidated, Ledger, count, names, span
+from infra.demo.console import AT_ONCE, Acted, Consolidated, Departures, Ledger, count, names, span
 from infra.demo.decision_narrator import Narrator
 from infra.demo.expectations import checked
 from infra.emulators.memory_table import MemoryAccount
@@ -35,15 +35,21 @@ def _good() -> Ledger:
             ("c7", 1, 2),
             ("day", 2, 4),
             ("lean", 0, 1),
+            ("stream", 0, 1),
+            ("search", 3, 4),
+            ("lean", 1, 2),
         ],
-        planned=Counter(workers=3, burst=2, metal=3, m7=1, c7=1, day=2, lean=1),
-        bought=Counter(workers=3, metal=3, c7=1, day=2, lean=1),
+        planned=Counter(workers=3, burst=2, metal=3, m7=1, c7=1, day=2, lean=2, stream=1, search=1),
+        bought=Counter(workers=3, metal=3, c7=1, day=2, lean=2, stream=1, search=1),
         refused=Counter(burst=2, m7=1),
         why={"burst": "NoStock", "m7": "SoldOut"},
         second_choice={"burst": AT_ONCE},
         lost=Counter(metal=1),
-        joined=Counter(workers=3, metal=2, c7=1, day=2, lean=1),
-        gone=Counter(workers=3, metal=2, c7=1, day=2, search=1, legacy=1),
+        joined=Counter(workers=3, metal=2, c7=1, day=2, lean=2, stream=1, search=1),
+        gone=Counter(
+            {"workers": 3, "metal": 2, "c7": 1, "day": 2, "search": 2, "legacy": 1, "stream-spot": 1, "lean": 1}
+        ),
+        renewed=Counter(search=1, lean=1),
         killed=["act_clusterapi"] * 2,
         woken=1,
         evicted=2,
@@ -67,6 +73,21 @@ def _good() -> Ledger:
             bound=1.5,
             saves=0.8,
             stays={"n1": "no cheaper place"},
+        ),
+        departed=Departures(
+            steps=[
+                "asked stream",
+                "drained stream-spot",
+                "ready stream",
+                *(f"{step} {group}" for group in ("search", "lean") for step in ("asked", "ready", "drained")),
+            ],
+            leaves_at=STRIKE + 300.0,
+            moved_at=STRIKE + 100.0,
+            gone_at=STRIKE + 120.0,
+            node="lean-1",
+            held="MaintenanceWindow",
+            opens_at=STRIKE + 5000.0,
+            asked_at=STRIKE + 5020.0,
         ),
     )
 
@@ -92,6 +113,9 @@ SHADOWED = "in shadow mode, consolidation showed both moves and did nothing"
 REPLACED = "a cheaper node was bought and ready before the dear one was drained, and once"
 DRAINED = "a node was drained into room that existed"
 CHEAPER = "the bill fell by what the moves were to save, and the ledger says so"
+EVACUATED = "the pods of the spot node ran elsewhere before its vendor took it back"
+REPAIRED = "a sick node's successor was ready before it was drained, and bought once"
+RENEWED = "an old node waited for its window, and its successor came first"
 
 
 @pytest.mark.parametrize(
@@ -142,6 +166,21 @@ CHEAPER = "the bill fell by what the moves were to save, and the ledger says so"
         (lambda led: setattr(led.consolidated, "saves", 0.6), CHEAPER),
         (lambda led: setattr(led.consolidated, "bound", 1.8), CHEAPER),
         (lambda led: led.consolidated.stays.clear(), "each node that stays has a reason"),
+        (lambda led: led.asked.append(("lean", 2, 3)), "nothing was bought twice"),
+        (lambda led: led.renewed.clear(), "nothing was bought twice"),
+        (lambda led: setattr(led.departed, "moved_at", 0.0), EVACUATED),
+        (lambda led: setattr(led.departed, "moved_at", STRIKE + 301.0), EVACUATED),
+        (lambda led: setattr(led.departed, "gone_at", STRIKE + 301.0), EVACUATED),
+        (lambda led: led.departed.steps.append("asked stream"), EVACUATED),
+        (lambda led: led.departed.steps.remove("drained stream-spot"), EVACUATED),
+        (lambda led: led.departed.steps.append("drained search"), REPAIRED),
+        (lambda led: led.departed.steps.remove("asked search"), REPAIRED),
+        (lambda led: led.departed.steps.reverse(), REPAIRED),
+        (lambda led: led.departed.steps.reverse(), RENEWED),
+        (lambda led: setattr(led.departed, "held", ""), RENEWED),
+        (lambda led: setattr(led.departed, "held", "InReplacement"), RENEWED),
+        (lambda led: setattr(led.departed, "asked_at", STRIKE + 4999.0), RENEWED),
+        (lambda led: setattr(led.departed, "asked_at", 0.0), RENEWED),
     ],
 )
 def test_demo_ledger_names_each_error(change: Callable[[Ledger], object], missing: str) -> None:
@@ -179,5 +218,6 @@ def test_demo_ledger_that_is_empty_is_not_a_success() -> None:
 
 
 def test_demo_ledger_wording() -> None:
-    assert (span(247.9), count(1, "pod"), count(2, "pod")) == ("04:07", "1 pod", "2 pods")
+    assert (span(247.9), span(3599.0), span(21847.0)) == ("04:07", "59:59", "6:04:07")
+    assert (count(1, "pod"), count(2, "pod")) == ("1 pod", "2 pods")
     assert names(["c", "a", "b", "a", "d"], 2) == "a, b and 2 more"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import threading
 
 import pytest
 
@@ -72,6 +73,35 @@ def test_local_clock_at_work_sleeps_until_the_virtual_time_has_come() -> None:
         assert 20.0 <= clock() < 20.1
         clock.sleep(20.0, lambda seconds: seconds > 0.0)  # an Event that is set
     assert 4.0 <= wall() < 4.1
+
+
+def test_local_clock_jumps_forward_and_not_past_the_real_time() -> None:
+    wall = ManualClock(50.0)
+    clock = Clock(1000.0, 60.0, wall, present=90_000.0)
+    clock.jump(20_000.0)
+    assert clock() == 20_000.0
+    wall.advance(1.0)
+    assert clock() == 20_060.0
+    clock.jump(1_000.0)
+    assert clock() == 20_060.0
+    clock.jump(100_000.0)
+    assert (clock(), clock.until_present()) == (90_001.0, 0.0)
+
+
+def test_local_clock_jumps_only_when_nothing_works() -> None:
+    clock, began = Clock(1000.0, 60.0, ManualClock(0.0)), threading.Event()
+
+    def jump() -> None:
+        began.set()
+        clock.jump(5000.0)
+
+    thread = threading.Thread(target=jump)
+    with clock.working():
+        thread.start()
+        began.wait()
+        assert clock() == 1000.0
+    thread.join()
+    assert clock() == 5000.0
 
 
 def test_local_clock_always_advances() -> None:
