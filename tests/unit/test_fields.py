@@ -47,8 +47,6 @@ EXPECTED: dict[str, object] = {
     "JudgedMove.reason": "consolidation",
     "DueNode.action": "replace",
     "Removal.reason": "unneeded",
-    "JudgedMove.reason": "consolidation",
-    "DueNode.action": "replace",
     "Consolidation.mode": "off",
     "Consolidation.aggressiveness": 2.0,
     "Consolidation.min_savings": 0.1,
