@@ -195,7 +195,7 @@ def test_policy_spot_groups_without_a_price_are_warned_about(text: str, expected
         (f"{CHERRY}, {ALIBABA}", (f"spot: {{groups: [{GROUP}]}}",), ""),
     ],
 )
-def test_policy_scan_interval_that_uses_up_the_notice_is_warned_about(
+def test_spot_6_policy_scan_interval_that_uses_up_the_notice_is_warned_about(
     providers: str, lines: tuple[str, ...], expected: str
 ) -> None:
     assert warnings(of_providers(providers, *lines)) == ((f"p.yaml:8: {expected}",) if expected else ())
