@@ -24,7 +24,7 @@ ACT, ACT_BURST, ACT_SKS, ACT_METAL = "act_clusterapi", "act_alicloud", "act_exos
 ACT_CCE = "act_huaweicloud"
 LOOK_EVERY = 0.15  # wall seconds
 NARRATE_EVERY = 0.4  # wall seconds; higher because reading the table is expensive
-BEFORE_NIGHT = 45.0  # virtual seconds from the end of the jump to the opening of the window
+BEFORE_NIGHT = 150.0  # virtual seconds from the end of the jump to the opening of the window
 BEFORE, WAIT = 30.0, 120.0  # virtual seconds without a pass before the cron rule is due, and the maximum after it
 # The first call to Alibaba Cloud is for the group without stock; the second one buys. At Cherry Servers the first
 # call only announces the order; the second one places it.
@@ -213,7 +213,7 @@ def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
         Chapter(
             "The night",
             f"The policy replaces nodes of lean that are older than {fixture.OLDEST:g} hours, and removes nodes from "
-            "02:00 to 06:00 only. Time jumps to a minute before: the node is old, and stays until then.",
+            "02:00 to 06:00 only. Time jumps to some minutes before: the node is old, and stays until then.",
             _at_two,
             _renewed,
             1800.0,
