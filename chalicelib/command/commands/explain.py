@@ -110,7 +110,7 @@ def _stored_context(store: Store, cluster: str, decision: LastDecision) -> Expla
         policy = Policy(name=cluster)
     snapshot = Snapshot(cluster=cluster, taken_at=plan.at, nodes=nodes)
     case = PlanInputs(snapshot, policy, memory, plan.at, 0, None, (), 0.0)
-    return ExplainContext(case, PlannedCase(plan, memory, {}))
+    return ExplainContext(case, PlannedCase(plan, memory, {}), store.gauge_rings.overview(cluster))
 
 
 def _pod_keys(plan: Plan) -> frozenset[str]:
@@ -153,9 +153,14 @@ def _stored_node(context: ExplainContext, name: str) -> Explanation:
     named(name, {node: node for node in node_names(plan)}, "explain node", "node of the last decision")
     says, data = explain_node.fate(context, name)
     more, consolidation = explain_node.consolidation(context, name, data)
+    why, lifecycle = explain_node.lifecycle(context, name)
+    group = context.overview.group_of.get(name)
+    spot = {"spot": group.spot is not None} if group is not None else {}
     tables = (explain_node.replacements(context, name),)
     gaps = weakening(plan, removal=True, node=name)
-    return Explanation("node", name, (*says, *more), data | consolidation, tables=tables, gaps=gaps)
+    return Explanation(
+        "node", name, (*says, *more, *why), data | consolidation | lifecycle | spot, tables=tables, gaps=gaps
+    )
 
 
 _STORED_KINDS: dict[str, Callable[[ExplainContext, str], Explanation]] = {
