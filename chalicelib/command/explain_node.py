@@ -53,8 +53,13 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     sentences, data = fate(context, node.name)
     more, consolidation_data = consolidation(context, node.name, data)
     sentences, data = (*sentences, *more), data | consolidation_data
-    more, lifecycle_data = lifecycle(context, name)
-    sentences, data = (*sentences, *more), data | lifecycle_data | {"spot": _is_spot(context, node, group)}
+    if (verdict := lifecycle_view.verdict_of(plan, name)) is not None:
+        advice = remedy(verdict.held, plan.cluster) if verdict.held is not None else ""
+        says = lifecycle_view.says(verdict, is_restarted=lifecycle_view.restarts(plan, name))
+        sentences = (*sentences, says, *([f"What helps: {advice}."] if advice else []))
+        data |= {"lifecycle": lifecycle_view.verdict_data(verdict)}
+    more, notice_data = notice(context, name)
+    sentences, data = (*sentences, *more), data | notice_data | {"spot": _is_spot(context, node, group)}
     if expected:
         sentences = (*sentences, f"{len(expected)} pending pods are expected on it.")
     destinations: dict[str, str] = data.get("destinations", {})
@@ -151,18 +156,6 @@ def consolidation(
     return tuple(says), {"consolidation": data}
 
 
-def lifecycle(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Say why a node should go although it is needed, what holds it, and when its vendor takes it back."""
-    plan = context.plan
-    says, data = _notice(context, name)
-    if (verdict := lifecycle_view.verdict_of(plan, name)) is not None:
-        advice = remedy(verdict.held, plan.cluster) if verdict.held is not None else ""
-        why = lifecycle_view.says(verdict, is_restarted=lifecycle_view.restarts(plan, name))
-        says = (why, *([f"What helps: {advice}."] if advice else []), *says)
-        data |= {"lifecycle": lifecycle_view.verdict_data(verdict)}
-    return says, data
-
-
 def _is_spot(context: ExplainContext, node: Node, group: NodeGroup | None) -> bool:
     """Return whether a node is spot, by its labels or by its group as the policy has it."""
     from chalicelib.plan.state.cluster_state import build_cluster_state
@@ -173,21 +166,21 @@ def _is_spot(context: ExplainContext, node: Node, group: NodeGroup | None) -> bo
     return is_spot(node, known[group.id].group if group is not None and group.id in known else group)
 
 
-def _notice(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
+def notice(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Say when a node's vendor takes it back, and what happens until then."""
     now, settings = context.case.now, context.case.policy.spot
     risks = (memory.risk for memory in context.decided.memory.groups.values() if memory.risk is not None)
-    notice = notice_view(next((risk.notices[name] for risk in risks if name in risk.notices), None))
-    if notice is None:
+    view = notice_view(next((risk.notices[name] for risk in risks if name in risk.notices), None))
+    if view is None:
         return (), {}
-    leaves = f"Its vendor takes it back at {format_time(notice.leaves_at)}, {ago(notice.leaves_at, now)}"
+    leaves = f"Its vendor takes it back at {format_time(view.leaves_at)}, {ago(view.leaves_at, now)}"
     acts = settings is not None and settings.interruptions is InterruptionAction.ACT
     happens = (
         "its pods are evicted as their budgets permit, and nothing is forced"
         if acts
         else "nothing is done about it, as spec.spot.interruptions says"
     )
-    return (f"{leaves}: {happens}.",), {"notice": as_json(notice)}
+    return (f"{leaves}: {happens}.",), {"notice": as_json(view)}
 
 
 def replacements(context: ExplainContext, name: str) -> Table:

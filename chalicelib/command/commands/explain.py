@@ -31,6 +31,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import format_time
+from chalicelib.record import lifecycle_view
 from chalicelib.record.views import coded, node_names
 
 if TYPE_CHECKING:
@@ -148,19 +149,34 @@ def _stored_pod(context: ExplainContext, name: str) -> Explanation:
     return Explanation("pod", key, (says,), data, gaps=weakening(plan, removal=True, name=key))
 
 
+def _stored_fate(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Say what becomes of a node, and when its vendor takes it back."""
+    says, data = explain_node.fate(context, name)
+    leaves, notice = explain_node.notice(context, name)
+    group = context.overview.group_of.get(name)
+    spot = {"spot": group.spot is not None} if group is not None else {}
+    return (*says, *leaves), data | notice | spot
+
+
 def _stored_node(context: ExplainContext, name: str) -> Explanation:
     plan = context.plan
     named(name, {node: node for node in node_names(plan)}, "explain node", "node of the last decision")
-    says, data = explain_node.fate(context, name)
+    says, data = _stored_fate(context, name)
     more, consolidation = explain_node.consolidation(context, name, data)
-    why, lifecycle = explain_node.lifecycle(context, name)
-    group = context.overview.group_of.get(name)
-    spot = {"spot": group.spot is not None} if group is not None else {}
+    due, lifecycle = _stored_lifecycle(plan, name)
     tables = (explain_node.replacements(context, name),)
     gaps = weakening(plan, removal=True, node=name)
-    return Explanation(
-        "node", name, (*says, *more, *why), data | consolidation | lifecycle | spot, tables=tables, gaps=gaps
-    )
+    return Explanation("node", name, (*says, *more, *due), data | consolidation | lifecycle, tables=tables, gaps=gaps)
+
+
+def _stored_lifecycle(plan: Plan, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Say why a node should go although it is needed, what holds it, and what helps."""
+    verdict = lifecycle_view.verdict_of(plan, name)
+    if verdict is None:
+        return (), {}
+    advice = explain_node.remedy(verdict.held, plan.cluster) if verdict.held is not None else ""
+    helps = (f"What helps: {advice}.",) if advice else ()
+    return (lifecycle_view.says(verdict), *helps), {"lifecycle": lifecycle_view.verdict_data(verdict)}
 
 
 _STORED_KINDS: dict[str, Callable[[ExplainContext, str], Explanation]] = {
