@@ -83,7 +83,8 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     price, words = _price(context, group)
     learned, learned_facts = _learned(context, group, verdict, view)
     risk, risk_facts = _risk(context, state, name, str(price.get("currency", "")))
-    due = Counter(due.why.value for due in plan.lifecycle if due.node in nodes)
+    members = {*nodes, *(node for node, own in context.overview.group_of.items() if own.group == name)}
+    due = Counter(due.why.value for due in plan.lifecycle if due.node in members)
     data |= {"price": price, "learned": learned, "spot": risk, "due": dict(due)}
     facts = (
         *_facts(verdict, view, case.now),
@@ -164,7 +165,8 @@ def _risk(
     from chalicelib.record.pass_overview import spot_overview
 
     risk, now = context.decided.memory.groups.get(name, GroupMemory()).risk, context.case.now
-    known = spot_overview(name, state, spot_groups(state)) if name in state.groups else None
+    stored = {group.group: group.spot for group in context.overview.groups}
+    known = spot_overview(name, state, spot_groups(state)) if name in state.groups else stored.get(name)
     view = spot_view(known, risk, now)
     if view is None:
         return None, ()

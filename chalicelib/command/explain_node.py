@@ -58,8 +58,8 @@ def answer(context: ExplainContext, name: str) -> Explanation:
         says = lifecycle_view.says(verdict, is_restarted=lifecycle_view.restarts(plan, name))
         sentences = (*sentences, says, *([f"What helps: {advice}."] if advice else []))
         data |= {"lifecycle": lifecycle_view.verdict_data(verdict)}
-    more, spot_data = spot(context, node, group)
-    sentences, data = (*sentences, *more), data | spot_data
+    more, notice_data = notice(context, name)
+    sentences, data = (*sentences, *more), data | notice_data | {"spot": _is_spot(context, node, group)}
     if expected:
         sentences = (*sentences, f"{len(expected)} pending pods are expected on it.")
     destinations: dict[str, str] = data.get("destinations", {})
@@ -156,28 +156,31 @@ def consolidation(
     return tuple(says), {"consolidation": data}
 
 
-def spot(context: ExplainContext, node: Node, group: NodeGroup | None) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Say when a node's vendor takes it back, and what happens until then. group: of the node."""
+def _is_spot(context: ExplainContext, node: Node, group: NodeGroup | None) -> bool:
+    """Return whether a node is spot, by its labels or by its group as the policy has it."""
     from chalicelib.plan.state.cluster_state import build_cluster_state
     from chalicelib.plan.state.spot_groups import is_spot
 
     case = context.case
     known = build_cluster_state(case.snapshot, case.policy, case.memory, case.now).groups
-    group = known[group.id].group if group is not None and group.id in known else group  # as the policy has it
+    return is_spot(node, known[group.id].group if group is not None and group.id in known else group)
+
+
+def notice(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Say when a node's vendor takes it back, and what happens until then."""
     now, settings = context.case.now, context.case.policy.spot
-    memory = context.decided.memory.groups.get(group.id) if group is not None else None
-    notice = notice_view(memory.risk.notices.get(node.name) if memory is not None and memory.risk is not None else None)
-    data: dict[str, Any] = {"spot": is_spot(node, group)}
-    if notice is None:
-        return (), data
-    leaves = f"Its vendor takes it back at {format_time(notice.leaves_at)}, {ago(notice.leaves_at, now)}"
+    risks = (memory.risk for memory in context.decided.memory.groups.values() if memory.risk is not None)
+    view = notice_view(next((risk.notices[name] for risk in risks if name in risk.notices), None))
+    if view is None:
+        return (), {}
+    leaves = f"Its vendor takes it back at {format_time(view.leaves_at)}, {ago(view.leaves_at, now)}"
     acts = settings is not None and settings.interruptions is InterruptionAction.ACT
     happens = (
         "its pods are evicted as their budgets permit, and nothing is forced"
         if acts
         else "nothing is done about it, as spec.spot.interruptions says"
     )
-    return (f"{leaves}: {happens}.",), data | {"notice": as_json(notice)}
+    return (f"{leaves}: {happens}.",), {"notice": as_json(view)}
 
 
 def replacements(context: ExplainContext, name: str) -> Table:

@@ -10,6 +10,7 @@ import msgspec
 from chalicelib.command.output import Block, Table
 from chalicelib.command.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.command.plan_output import assumptions
+from chalicelib.model.overview import ClusterOverview
 from chalicelib.model.plan import Plan
 from chalicelib.model.quantity import format_amount
 from chalicelib.model.reason import Reason
@@ -24,10 +25,11 @@ _OF_GROWTH = frozenset({"PersistentVolumeClaim", "PersistentVolume", "StorageCla
 
 
 class ExplainContext(msgspec.Struct, frozen=True):
-    """A cluster and the plan for it."""
+    """A cluster and the plan for it. overview: of a stored decision, whose snapshot has neither groups nor pods."""
 
     case: PlanInputs
     decided: PlannedCase
+    overview: ClusterOverview = ClusterOverview()
 
     @property
     def plan(self) -> Plan:

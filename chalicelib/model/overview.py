@@ -81,6 +81,12 @@ class ClusterOverview(msgspec.Struct, frozen=True, array_like=True):
     bill: ClusterBill | None = None
 
     @property
+    def group_of(self) -> dict[str, GroupOverview]:
+        """Return the group of each node that is in one."""
+        count = len(self.groups)
+        return {node.name: self.groups[node.group] for node in self.nodes if 0 <= node.group < count}
+
+    @property
     def timeless(self) -> ClusterOverview:
         """It without its instants: what it says."""
         bill = self.bill and msgspec.structs.replace(self.bill, at=0.0, savings_at=0.0)

@@ -215,12 +215,10 @@ def _of_nodes(details: ClusterDetails, now: float) -> list[Need]:
         listed.append(Need(node, f"{text}{left}{held}", page="nodes", anchor=anchor, command=command))
     if len(noted) > LISTED:
         listed.append(Need(counted(len(noted) - LISTED, "more node"), "announced or overdue, too", page="nodes"))
-    group_of = {node.name: node.group for node in details.overview.nodes}
-    sick: dict[str, Reason] = {}
+    group_of, sick = details.overview.group_of, dict[str, Reason]()
     for verdict in plan.lifecycle:
-        at = group_of.get(verdict.node, -1)
-        if verdict.held is not None and verdict.held.code is ReasonCode.TOO_MANY_UNHEALTHY and at >= 0:
-            sick.setdefault(details.overview.groups[at].group, verdict.held)
+        if verdict.held is not None and verdict.held.code is ReasonCode.TOO_MANY_UNHEALTHY and verdict.node in group_of:
+            sick.setdefault(group_of[verdict.node].group, verdict.held)
     for group, reason in sorted(sick.items())[:LISTED]:
         command = shlex.join(("outscaler", "explain", "group", details.name_of(group), "--cluster", name))
         listed.append(

@@ -316,12 +316,10 @@ def _pods_at_maximum(plan: Plan | None) -> Counter[str]:
 
 
 def _due(plan: Plan | None, overview: ClusterOverview) -> dict[str, dict[str, int]]:
-    group_of = {node.name: node.group for node in overview.nodes}
-    counts: dict[str, dict[str, int]] = {}
+    group_of, counts = overview.group_of, dict[str, dict[str, int]]()
     for verdict in plan.lifecycle if plan is not None else ():
-        at = group_of.get(verdict.node, -1)
-        if 0 <= at < len(overview.groups):
-            of_group = counts.setdefault(overview.groups[at].group, {})
+        if verdict.node in group_of:
+            of_group = counts.setdefault(group_of[verdict.node].group, {})
             of_group[verdict.why.value] = of_group.get(verdict.why.value, 0) + 1
     return counts
 

@@ -105,6 +105,13 @@ ALERTS: tuple[AlertRule, ...] = (
         "{{ $labels.cluster }}: nodes are being removed, and none has gone for half an hour",
     ),
     AlertRule(
+        "OutscalerNodesSick",
+        'max by (cluster) (outscaler_lifecycle_nodes_count{state="sick"}) > 0',
+        "90m",
+        "warning",
+        "{{ $labels.cluster }}: {{ $value }} sick nodes are not repaired",
+    ),
+    AlertRule(
         "OutscalerBrake",
         "max by (cluster) (outscaler_brake) == 1",
         "1m",

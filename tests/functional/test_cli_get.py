@@ -26,7 +26,7 @@ from chalicelib.model.memory import (
     Memory,
 )
 from chalicelib.model.operation import OperationKind
-from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOverview
+from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOverview, SpotOverview
 from chalicelib.model.pause import Pause
 from chalicelib.model.plan import LifecycleVerdict
 from chalicelib.model.policy import Options
@@ -59,6 +59,7 @@ OVERVIEW = ClusterOverview(
     ),
     currency="EUR",
 )
+SPOT = SpotOverview(price=2.4, avoided_for=1800.0)
 
 
 @pytest.fixture
@@ -209,6 +210,10 @@ def test_spot_and_nodes_that_should_go_are_in_the_wide_tables(store: Store, caps
     web = msgspec.structs.replace(before.groups["web"], risk=risk)
     groups = {**before.groups, "web": web, "pool/gone": GroupMemory(risk=risk)}
     store.memory.save(SHOP, before, msgspec.structs.replace(before, groups=groups), (), lease)
+    seen = tuple(
+        msgspec.structs.replace(group, spot=known) for group, known in zip(OVERVIEW.groups, (SPOT, None), strict=True)
+    )
+    store.gauge_rings.add(SHOP, GaugePoint(NOW + 9000, 2, 3), msgspec.structs.replace(OVERVIEW, groups=seen), seen=0.0)
     held = Reason.of(ReasonCode.DISRUPTION_BUDGET, budget="always", limit=1)
     due = (LifecycleVerdict("idle", DisruptionReason.EXPIRED, NOW - 60, held),)
     stored = last_decision(SHOP, store.scan_states.last(SHOP) or LastPass(), store.journal)
@@ -220,7 +225,7 @@ def test_spot_and_nodes_that_should_go_are_in_the_wide_tables(store: Store, caps
     assert wide == [
         ["SPOT", "SHOULD GO", "ID"],
         ["-", "-", BURST],
-        ["2.4 a month", "1 too old", "web"],
+        ["2.4 a month, avoided until 2026-11-18T11:36:20Z", "1 too old", "web"],
         ["2.4 a month", "-", "pool/gone"],
     ]
     nodes = printed(capsys, "get", "nodes", SHOP, "-o", "wide")
@@ -233,6 +238,14 @@ def test_spot_and_nodes_that_should_go_are_in_the_wide_tables(store: Store, caps
     assert busy["notice"] == {"seenAt": "2026-11-18T11:06:20Z", "leavesAt": "2026-11-18T11:08:20Z"}
     assert (busy["spot"], "lifecycle" in busy, "notice" in idle) == (True, False, False)
     assert (idle["lifecycle"]["why"], idle["lifecycle"]["held"]["code"]) == ("expired", "DisruptionBudget")
+    own = answer(capsys, "explain", "node", "busy", "--cluster", SHOP)
+    assert (own["spot"], own["notice"], "lifecycle" in own) == (True, busy["notice"], False)
+    own = answer(capsys, "explain", "node", "idle", "--cluster", SHOP)
+    assert (own["lifecycle"], "notice" in own) == (idle["lifecycle"], False)
+    assert "It is too old since" in " ".join(own["says"])
+    group = answer(capsys, "explain", "group", "web", "--cluster", SHOP)
+    assert (group["spot"]["interruptions"], group["spot"]["leaving"], group["due"]) == (3.0, 1, {"expired": 1})
+    assert (group["spot"]["premium"], group["spot"]["perMonth"]) == (0.007869, 2.3607)
     assert printed(capsys, "get", "nodes", SHOP, "-l", "due=expired", "-o", "name") == ["node/idle"]
     assert printed(capsys, "get", "nodes", SHOP, "-l", "due=too-old", "-o", "name") == ["node/idle"]
     assert printed(capsys, "get", "groups", SHOP, "-l", "spot=yes", "-o", "name") == ["group/web", "group/gone"]

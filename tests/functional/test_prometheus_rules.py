@@ -243,6 +243,7 @@ CHANGES: Mapping[str, tuple[str, str]] = {
         "4x120",
     ),
     "OutscalerRemovalsStuck": ('cluster_autoscaler_pending_node_deletions{cluster="shop"}', "1x120"),
+    "OutscalerNodesSick": ('outscaler_lifecycle_nodes_count{cluster="shop",state="sick"}', "2x120"),
     "OutscalerBrake": ('outscaler_brake{cluster="shop"}', "1x120"),
 }
 #: Series of clusters with prices, and of those whose nodes are consolidated, taken back, replaced or restarted.

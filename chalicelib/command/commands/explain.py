@@ -111,7 +111,7 @@ def _stored_context(store: Store, cluster: str, decision: LastDecision) -> Expla
         policy = Policy(name=cluster)
     snapshot = Snapshot(cluster=cluster, taken_at=plan.at, nodes=nodes)
     case = PlanInputs(snapshot, policy, memory, plan.at, 0, None, (), 0.0)
-    return ExplainContext(case, PlannedCase(plan, memory, {}))
+    return ExplainContext(case, PlannedCase(plan, memory, {}), store.gauge_rings.overview(cluster))
 
 
 def _pod_keys(plan: Plan) -> frozenset[str]:
@@ -149,10 +149,19 @@ def _stored_pod(context: ExplainContext, name: str) -> Explanation:
     return Explanation("pod", key, (says,), data, gaps=weakening(plan, removal=True, name=key))
 
 
+def _stored_fate(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Say what becomes of a node, and when its vendor takes it back."""
+    says, data = explain_node.fate(context, name)
+    leaves, notice = explain_node.notice(context, name)
+    group = context.overview.group_of.get(name)
+    spot = {"spot": group.spot is not None} if group is not None else {}
+    return (*says, *leaves), data | notice | spot
+
+
 def _stored_node(context: ExplainContext, name: str) -> Explanation:
     plan = context.plan
     named(name, {node: node for node in node_names(plan)}, "explain node", "node of the last decision")
-    says, data = explain_node.fate(context, name)
+    says, data = _stored_fate(context, name)
     more, consolidation = explain_node.consolidation(context, name, data)
     due, lifecycle = _stored_lifecycle(plan, name)
     tables = (explain_node.replacements(context, name),)
