@@ -18,12 +18,13 @@ from chalicelib.model.operation import (
     OperationStatus,
     RemovalTarget,
 )
-from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOverview
+from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOverview, SpotOverview
 from chalicelib.model.pause import Pause
 from chalicelib.model.plan import (
     ConsolidationReport,
     GroupVerdict,
     Health,
+    LifecycleVerdict,
     Move,
     MovePurchase,
     NodeVerdict,
@@ -32,7 +33,7 @@ from chalicelib.model.plan import (
     ScaleUp,
     UnschedulablePods,
 )
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.policy.load import digest
 from chalicelib.record import carry_over, journal
 from chalicelib.record.carry_over import CarryOver
@@ -206,7 +207,8 @@ def overview() -> ClusterOverview:
         NodeOverview("arm-0", 3, "cn-north-4a", "kc1.xlarge.2", NOW - 6e4, 12, 9, 2),
         NodeOverview("arm-1", 3, "cn-north-4a", "kc1.xlarge.2", NOW - 6e4, 42, 38, 4),
     )
-    return ClusterOverview(NOW - 22, groups, nodes, currency="USD", bill=bill())
+    spot = msgspec.structs.replace(groups[1], spot=SpotOverview(price=4.2, avoided_for=1800.0))
+    return ClusterOverview(NOW - 22, (groups[0], spot, *groups[2:]), nodes, currency="USD", bill=bill())
 
 
 def bill() -> ClusterBill:
@@ -220,6 +222,7 @@ def busy_plan() -> Plan:
     """Return the last decision of `prod`: a scale-up, a removal, waiting pods, and nodes that stay for several
     reasons."""
     cpu = Reason.of(ReasonCode.INSUFFICIENT, resource="cpu", needs=40_000, offers=7_750)
+    budget = Reason.of(ReasonCode.DISRUPTION_BUDGET, budget="office hours", limit=0, until=NOW + 9000)
     backoff = Reason.of(ReasonCode.GROUP_BACKOFF, until=NOW + 480, error="OutOfStock SoldOut no capacity")
     groups = (
         GroupVerdict(WEB, "clusterapi", 2, 30, 17, ready=13, upcoming=4, option_nodes=3, option_pods=27),
@@ -261,6 +264,10 @@ def busy_plan() -> Plan:
         groups=groups,
         paused=Reason.of(ReasonCode.IN_COOLDOWN, which="scaleDownDelayAfterAdd", until=NOW + 260),
         health=Health(registered=20, ready=20, upcoming=4, removing=1),
+        lifecycle=(
+            LifecycleVerdict("web-0", DisruptionReason.EXPIRED, NOW - 5400, budget),
+            LifecycleVerdict("arm-0", DisruptionReason.DRIFTED, NOW - 7200, budget),
+        ),
         consolidation=ConsolidationReport(
             "shadow",
             (

@@ -214,6 +214,7 @@ def test_charts_have_axes_units_and_marks(browser: Any, address: str) -> None:
 def test_chart_says_its_value_on_hover_and_on_focus_in_local_time(browser: Any, address: str) -> None:
     with opened(browser, f"{address}/clusters/prod") as page:
         plot = page.locator("[data-chart=nodes] .plot")
+        plot.scroll_into_view_if_needed()
         box = plot.locator(".u-over").bounding_box()
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 50)
         value = page.locator("[data-chart=nodes] .value")
