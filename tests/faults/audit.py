@@ -248,7 +248,12 @@ class Audit:
             for each in self._kube.list("machines", group=fields.GROUP)
             if (each["metadata"].get("labels") or {}).get(fields.DEPLOYMENT_NAME) == group
         ]
-        settled = sum(1 for each in machines if fields.node_name(each) or fields.FAULT in marks_of(each))
+        settled = sum(
+            1
+            for each in machines
+            if "deletionTimestamp" not in each["metadata"]  # one that leaves takes no place of one that is to come
+            if fields.node_name(each) or fields.FAULT in marks_of(each)
+        )
         pods = sum(1 for at in self.waiting.values() if self._clock() - at < _WAITED)
         pods += sum(nodes for at, nodes in self._replaced.get(group, ()) if self._clock() - at < _WAITED)
         coming = after - max(settled, self.by_hand.get(group, 0))

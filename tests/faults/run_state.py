@@ -28,13 +28,16 @@ class Broken(AssertionError):
 
 class FaultRun:
     """A run, used as a context manager. seed: of the random faults, not of the steps. consolidates: whether nodes are
-    replaced.
+    replaced, or taken back by their vendor, fall sick and grow old. age: of the first nodes then, seconds. options:
+    added to those of the policy.
 
     mode, bounds, prices: the policy. made: a counter for names. steps: number of steps. silent: nodes whose kubelet
     does not report. notices: node -> when its vendor takes its machine.
     """
 
-    def __init__(self, seed: int = 0, *, consolidates: bool = False) -> None:
+    def __init__(
+        self, seed: int = 0, *, consolidates: bool = False, age: float = cluster.AGE, **options: object
+    ) -> None:
         self.world = FaultWorld(random.Random(seed), pace=cluster.PACE, grain=20.0)
         self.bounds = {name: (each.least, each.most) for name, each in cluster.GROUPS.items()}
         if consolidates:
@@ -46,10 +49,10 @@ class FaultRun:
         self._left = -1, set[str]()
         self._reports, self._at_once = seed % REPORTS_ITSELF == 0, seed % BEGINS_AT_ONCE == 0
         self.consolidates = consolidates
-        self._age = cluster.AGE if consolidates else 0.0
+        self._age = age if consolidates else 0.0
         if consolidates:
             self.world.audit_replacements()
-        self._options: dict[str, Any] = {"writeStatusConfigmap": seed % SAYS_IT_ALL == 0}
+        self._options: dict[str, Any] = {"writeStatusConfigmap": seed % SAYS_IT_ALL == 0, **options}
 
     def __enter__(self) -> Self:
         self.world.start()
