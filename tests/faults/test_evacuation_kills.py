@@ -1,5 +1,5 @@
-"""Functions are killed at every write while a node is evacuated that its vendor takes back: one node is bought, each pod
-is evicted once, the node goes once, and nothing is left behind (docs/reference/spot.md "Evacuation")."""
+"""Functions are killed at every write while a node is evacuated that its vendor takes back: one node is bought, each
+pod is evicted once, the node goes once, and nothing is left behind (docs/reference/spot.md "Evacuation")."""
 
 from __future__ import annotations
 
