@@ -81,6 +81,7 @@ class Audit:
         self.taken_over: set[str] = set()  # nodes whose taint a user removed: the user has to undo the cordon
         self.counts: dict[str, int] = {}
         self.leaving: Callable[[], Collection[str]] = tuple  # nodes that open operations remove
+        self.repaired_beside: Callable[[Json], str] = lambda _: ""  # another node that leaves the group of a repair
         self.replacements: ReplacementAudit | None = None  # where nodes are replaced
         self.due_nodes: DueNodesAudit | None = None
         self._evicted_of: dict[str, list[str]] = {}  # owner -> its evicted pods that waited and have no successor yet
@@ -248,7 +249,12 @@ class Audit:
             for each in self._kube.list("machines", group=fields.GROUP)
             if (each["metadata"].get("labels") or {}).get(fields.DEPLOYMENT_NAME) == group
         ]
-        settled = sum(1 for each in machines if fields.node_name(each) or fields.FAULT in marks_of(each))
+        settled = sum(
+            1
+            for each in machines
+            if "deletionTimestamp" not in each["metadata"]  # one that leaves takes no place of one that is to come
+            if fields.node_name(each) or fields.FAULT in marks_of(each)
+        )
         pods = sum(1 for at in self.waiting.values() if self._clock() - at < _WAITED)
         pods += sum(nodes for at, nodes in self._replaced.get(group, ()) if self._clock() - at < _WAITED)
         coming = after - max(settled, self.by_hand.get(group, 0))
@@ -405,6 +411,8 @@ class Audit:
             if self.due_nodes is not None and known.get("reason"):
                 self.count(f"tainted as {known['reason']}")
                 self.due_nodes.planned(known["reason"], name, known["planned_at"])
+            if known.get("reason") == "repair" and (other := self.repaired_beside(known)):
+                self.fault(f"node {name} is repaired before its successor comes, and {other} was not gone yet")
             if self.replacements is not None and known.get("replacement"):
                 self.replacements.tainted(known["replacement"], name, known["planned_at"])
         if taint_of(before, TO_BE_DELETED) is not None and taint_of(after, TO_BE_DELETED) is None:

@@ -93,10 +93,8 @@ class DueNodesAudit:
         if status in self._limits.conditions[condition][0]:
             lasts = known is not None and changed - known[1] <= self._limits.flap + SKEW
             self._sick[key] = known[0] if known is not None and lasts else changed, now
-        elif known is not None and known[1] < changed <= now and status:
-            pause = now - known[1]
-            ended = changed if pause <= self._limits.flap else known[1]
-            self._sick[key] = known[0], max(known[1], ended)
+        elif known is not None and status:
+            self._sick[key] = known[0], max(known[1], min(changed, now))
 
     def sick_since(self, name: str) -> float | None:
         """Return since when the node should have been repaired, None if it is well now."""

@@ -60,6 +60,18 @@ class Strike(msgspec.Struct):
         return self.countdown <= 0
 
 
+class Writes(Strike):
+    """A strike that hits nothing. It lists the writes of all functions."""
+
+    made: list[str] = msgspec.field(default_factory=list)
+
+    def meets(self, io: Io) -> bool:
+        """See Strike."""
+        if io.writes:
+            self.made.append(f"{io.function} {io.verb} {io.what}")
+        return False
+
+
 class Weather:
     """strikes: scheduled faults; down, flaky: door -> until when it fails always, or sometimes; tricks: for the next
     sent messages.

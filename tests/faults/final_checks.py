@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi import fields
+from infra.emulators.controllers.capi.machines import outdated_sets
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView
 from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView, read_node, read_pod
 from infra.emulators.controllers.scheduler.predicates import Nowhere, judge
@@ -79,10 +80,29 @@ def _sick(m: FaultRun) -> Iterator[str]:
     failed = {name for row in m.world.store.memory.look(m.world.name).replacements.values() for name in row.nodes}
     for name, node in nodes.items():
         due = audit.sick_since(name)
-        is_newer = not node.outdated and any(each.outdated for each in nodes.values() if each.group == node.group)
-        free = not (is_newer or name in failed or audit.too_many_sick(node.group) or _is_held(m, name))
-        if due is not None and due <= now and free and m.machine_stays(name):
+        if due is None or due > now or not m.machine_stays(name):
+            continue
+        least, most = m.bounds[node.group]
+        is_fixed = least >= m.world.size(node.group) >= most  # it may neither grow nor shrink
+        stuck = is_fixed or _is_of_another_set(m, name) or audit.too_many_sick(node.group)
+        held = stuck or name in failed or _is_held(m, name)
+        if not held:
             yield f"node {name} should have been repaired {now - due:.0f} s ago"
+
+
+def _is_of_another_set(m: FaultRun, name: str) -> bool:
+    """Whether the group of a node has machines of several templates, and would give up another one than this: only
+    those of the one outdated set can be chosen."""
+    machines = {each["metadata"]["name"]: each for each in m.world.kube.list("machines", group=fields.GROUP)}
+    owner_of = {key: each["metadata"]["ownerReferences"][0] for key, each in machines.items()}
+    label = machines[name]["metadata"]["labels"][fields.DEPLOYMENT_NAME]
+    used = {
+        owner_of[key]["uid"]
+        for key, each in machines.items()
+        if each["metadata"]["labels"][fields.DEPLOYMENT_NAME] == label
+    }
+    outdated = outdated_sets(m.world.kube.list("machinesets", group=fields.GROUP)) & used
+    return len(used) > 1 and outdated != {owner_of[name]["uid"]}
 
 
 def _is_held(m: FaultRun, name: str) -> bool:

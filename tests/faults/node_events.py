@@ -28,10 +28,15 @@ def notice(m: FaultRun, dice: Random) -> str:
     if not free:
         return ""
     name = dice.choice(free)
+    announce(m, name)
+    return f"the vendor announces to take {name} back"
+
+
+def announce(m: FaultRun, name: str) -> None:
+    """Announces that a node's machine is taken back in two minutes."""
     m.notices[name] = m.world.clock() + 120.0
     m.world.audit.count("notices")
     _set_taint(m, name, present=True)
-    return f"the vendor announces to take {name} back"
 
 
 def _set_taint(m: FaultRun, name: str, *, present: bool) -> None:
@@ -66,8 +71,11 @@ def _has_deadlock(m: FaultRun, name: str) -> bool:
 
 
 def template(m: FaultRun, dice: Random) -> str:
-    """Gives a group another template, maybe an earlier one; its machines stay."""
+    """Gives a group another template, maybe an earlier one; its machines stay. While they are of two earlier ones,
+    Outscaler removes none of them, so that this comes seldom."""
     name = dice.choice(sorted(GROUPS))
+    if dice.random() < 0.75 and any(each.outdated for each in m.world.audited_nodes().values() if each.group == name):
+        return ""
     held = m.world.kube.peek("machinedeployments", name, "default", fields.GROUP)
     assert held is not None
     version = dice.choice([each for each in VERSIONS if each != held["spec"]["template"]["spec"]["version"]])
@@ -76,5 +84,5 @@ def template(m: FaultRun, dice: Random) -> str:
     return f"new machines of {name} get {version}"
 
 
-RULES: tuple[tuple[int, Rule], ...] = ((3, notice), (3, sicken), (1, template))
+RULES: tuple[tuple[int, Rule], ...] = ((3, notice), (3, sicken), (2, template))
 """How often each of them comes, in runs that replace nodes."""

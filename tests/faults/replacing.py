@@ -71,9 +71,7 @@ class ReplacementRun(FaultRun):
     """A run with consolidation, and without removals of unneeded nodes."""
 
     def __init__(self, seed: int = 0) -> None:
-        super().__init__(seed, consolidates=True)
-        self._age = 0.0
-        self._options |= {"scaleDownUnneededTime": "3h", "scaleDownUnreadyTime": "3h"}
+        super().__init__(seed, consolidates=True, age=0.0, scaleDownUnneededTime="3h", scaleDownUnreadyTime="3h")
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from types import TracebackType
@@ -28,13 +29,16 @@ class Broken(AssertionError):
 
 class FaultRun:
     """A run, used as a context manager. seed: of the random faults, not of the steps. consolidates: whether nodes are
-    replaced.
+    replaced, or taken back by their vendor, fall sick and grow old. age: of the first nodes then, seconds. options:
+    added to those of the policy.
 
     mode, bounds, prices: the policy. made: a counter for names. steps: number of steps. silent: nodes whose kubelet
     does not report. notices: node -> when its vendor takes its machine.
     """
 
-    def __init__(self, seed: int = 0, *, consolidates: bool = False) -> None:
+    def __init__(
+        self, seed: int = 0, *, consolidates: bool = False, age: float = cluster.AGE, **options: object
+    ) -> None:
         self.world = FaultWorld(random.Random(seed), pace=cluster.PACE, grain=20.0)
         self.bounds = {name: (each.least, each.most) for name, each in cluster.GROUPS.items()}
         if consolidates:
@@ -46,14 +50,15 @@ class FaultRun:
         self._left = -1, set[str]()
         self._reports, self._at_once = seed % REPORTS_ITSELF == 0, seed % BEGINS_AT_ONCE == 0
         self.consolidates = consolidates
-        self._age = cluster.AGE if consolidates else 0.0
+        self._age = age if consolidates else 0.0
         if consolidates:
             self.world.audit_replacements()
-        self._options: dict[str, Any] = {"writeStatusConfigmap": seed % SAYS_IT_ALL == 0}
+        self._options: dict[str, Any] = {"writeStatusConfigmap": seed % SAYS_IT_ALL == 0, **options}
 
     def __enter__(self) -> Self:
         self.world.start()
         self.world.audit.planned, self.world.audit.leaving = self._planned, self._leaving
+        self.world.audit.repaired_beside = self._repaired_beside
         for name, (least, most) in self.bounds.items():
             self.world.audit.note_bounds(name, least, most)
         self.apply_policy()
@@ -137,7 +142,42 @@ class FaultRun:
             "reason": found.spec.reason,
             "planned_at": found.spec.created_at,
             "leaves_at": found.spec.leaves_at,
+            "id": found.spec.id,
+            "plan": found.spec.plan,
         }
+
+    def _repaired_beside(self, known: dict[str, Any]) -> str:
+        """The node that was leaving the group already when the repair of a node without a successor was planned, empty
+        if there was none. Such a repair has no places for its pods."""
+        plans = (entry for entry in self.world.store.journal.recent(self.world.name, 100) if entry.kind == "plan")
+        plan: dict[str, Any] = next(
+            (body for entry in plans if (body := json.loads(entry.body))["id"] == known["plan"]), {}
+        )
+        mine = {
+            removal["node"]: removal["group"]
+            for removal in plan.get("removals", ())
+            if removal.get("reason") == "repair" and removal.get("evict")
+            if not removal.get("replacement") and not removal.get("destinations")
+        }
+        targets = {
+            target.node
+            for each in self.world.operations()
+            if each.spec.id == known["id"]
+            for target in each.spec.targets
+        }
+        groups = {mine[node] for node in targets & mine.keys()}
+        if groups:
+            self.world.audit.count("nodes repaired before their successors come")
+        return next(
+            (
+                target.node
+                for each in self.world.operations()
+                if each.spec.group in groups and each.spec.created_at <= known["planned_at"]
+                for target in each.spec.targets
+                if target.node not in targets
+            ),
+            "",
+        )
 
     def _leaving(self) -> set[str]:
         """Cached, because every list of pods queries it, while the table changes far less often."""

@@ -30,13 +30,8 @@ REPLACED = (
     "node gone as interrupted",
     "node gone as repair",
     "node gone as expired",
+    "node gone as drifted",
 )
-SELDOM = (
-    "replacements of drifted finished",
-    "protected pods evicted from a node that is taken back",
-    "pods lost with their machine",
-)
-"""Further events, of several tests' seeds together."""
 
 
 def _hold(first: int, count: int, *, consolidates: bool = False) -> None:

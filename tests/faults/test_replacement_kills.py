@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import functools
 
-import msgspec
 import pytest
 
-from tests.faults.fault_schedule import FAIL, KILL, LOSE, TABLE, Io, Strike
+from tests.faults.fault_schedule import FAIL, KILL, LOSE, TABLE, Strike, Writes
 from tests.faults.final_checks import restless
 from tests.faults.replacing import ReplacementRun, replacing
 
@@ -28,18 +27,6 @@ KINDS = {
     "lease": ("reconcile", "update_item"),
 }
 """Kinds of writes, with the function and words that only they have."""
-
-
-class Writes(Strike):
-    """A strike that hits nothing. It lists the writes of all functions."""
-
-    made: list[str] = msgspec.field(default_factory=list)
-
-    def meets(self, io: Io) -> bool:
-        """See Strike."""
-        if io.writes:
-            self.made.append(f"{io.function} {io.verb} {io.what}")
-        return False
 
 
 def replaced(*strikes: Strike) -> tuple[ReplacementRun, list[str]]:

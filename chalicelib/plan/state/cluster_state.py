@@ -45,11 +45,13 @@ from chalicelib.plan.tables import Bools, Ints
 
 class NodeGroupState(msgspec.Struct, frozen=True):
     """One group in this pass. target: the provider's value or the one that an open operation will set. unregistered:
-    instances without a node, including late ones; failed: those that could not be created."""
+    instances without a node, including late ones; failed: those that could not be created. registered: nodes that the
+    target counts."""
 
     group: NodeGroup
     memory: GroupMemory
     nodes: tuple[Node, ...]
+    registered: int
     counts: Mapping[Bucket, int]
     target: int
     upcoming: int
@@ -307,10 +309,11 @@ class _GroupStateBuilder:
             for target in op.spec.targets
         }
 
+        registered = len(nodes) - self._dropped(group, nodes)
         lost = len(late) + len(failed) + len(contested)
         upcoming = counts[Bucket.NOT_STARTED]
         if (increases or request is not None) and not backed_off:
-            upcoming += max(0, target - lost - sum(counts.values()))
+            upcoming += max(0, target - lost - registered)
             if group.error:
                 # A vendor's outage in one pass must not cause the same nodes to be bought again in another group.
                 upcoming = request.increase if request is not None and self.now < request.expected_at else 0
@@ -328,6 +331,7 @@ class _GroupStateBuilder:
             group=group,
             memory=group_memory,
             nodes=nodes,
+            registered=registered,
             counts=counts,
             target=target,
             upcoming=upcoming,
@@ -346,6 +350,15 @@ class _GroupStateBuilder:
             growth_paused=_pause_reason(of_growth(self.pauses, group.id), "growth"),
             removals_paused=removals_pause(self.pauses, group.id),
             held={name: i.held for i in instances if i.held for name in (i.id, i.node) if name},
+        )
+
+    def _dropped(self, group: NodeGroup, nodes: Iterable[Node]) -> int:
+        """Return how many nodes are on their way out and have an instance that the vendor is deleting: no vendor counts
+        these in its size."""
+        deleting = {word for i in group.instances if i.state is InstanceState.DELETING for word in (i.id, i.node)}
+        return sum(
+            self.buckets[node.name] is Bucket.DELETED and not deleting.isdisjoint((node.name, node.provider_id))
+            for node in (nodes if deleting else ())
         )
 
     def _without_node(self, group: NodeGroup, nodes: tuple[Node, ...]) -> tuple[tuple[str, ...], ...]:

@@ -91,4 +91,4 @@ def _outstanding(group: NodeGroupState, state: ClusterState, request: ScaleUpReq
     this request was made belongs to an earlier request."""
     allowed, first_seen = provision_time(group.group, state.options), state.memory.unregistered
     earlier = sum(first_seen.get(name, state.now) + allowed < request.since for name in group.long_unregistered)
-    return group.target - len(group.nodes) - len(group.contested) - len(group.failed) - earlier
+    return group.target - group.registered - len(group.contested) - len(group.failed) - earlier

@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.model.group import InstanceState
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, NodeMemory
-from chalicelib.model.node import Condition, Taint
+from chalicelib.model.node import TO_BE_DELETED, Condition, Taint
 from chalicelib.model.operation import OperationKind, RemovalTarget
 from chalicelib.model.policy import Options
 from chalicelib.model.reason import ReasonCode
@@ -95,6 +95,31 @@ def test_failed_or_late_instance_is_not_upcoming() -> None:
     )
     build = with_machines(anchored(), "g", 2, target=5)
     assert facts_of(build, seen(build, HOUR, {"g": asked(5, 60)})).upcoming == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "coming"),
+    [
+        pytest.param({"taints": (Taint(TO_BE_DELETED, "NoSchedule"),)}, 1, id="tainted-by-us"),
+        pytest.param({"ready": False}, 1, id="not-ready"),
+        pytest.param({}, 0, id="its-kubelet-still-reports"),
+    ],
+)
+def test_node_whose_instance_is_being_deleted_takes_no_place_of_a_requested_one(
+    fields: dict[str, Any], coming: int
+) -> None:
+    """The target does not count it any more: it would hide a node that is bought while it goes, and its pods would be
+    bought for twice."""
+    build = cluster().node("stays", group="g").node("goes", group="g", **fields)
+    build.group("g", target=2)
+    machines = build.groups[-1].instances
+    build.groups[-1] = msgspec.structs.replace(
+        build.groups[-1],
+        instances=(machines[0], msgspec.structs.replace(machines[1], state=InstanceState.DELETING)),
+    )
+    state = facts_of(build, Memory(groups={"g": asked(1, 2)}))
+    assert state.upcoming == coming
+    assert (state.memory.request is not None) == bool(coming)
 
 
 # -- health
