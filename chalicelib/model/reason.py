@@ -122,7 +122,7 @@ class ReasonCode(StrEnum):
     DISRUPTION_LIMIT = "MaxDisruption"  # what, limit, until; without until: once running removals have ended
     DISRUPTION_BUDGET = "DisruptionBudget"  # budget, limit, until
     DISRUPTION_BRAKE = "DisruptionBrake"  # nodes, of, share
-    OUTSIDE_WINDOW = "MaintenanceWindow"  # window, until
+    OUTSIDE_WINDOW = "MaintenanceWindow"  # window, until; needs: seconds for which it must stay open
     PAUSED = "Paused"  # what, until, detail; for groups that do not scale up, too
     GROUP_GROWING = "NodeGroupGrowing"
     REMOVAL_FAILED = "RemovalFailed"  # until, detail

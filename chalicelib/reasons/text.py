@@ -50,6 +50,10 @@ def _until(reason: Reason) -> str:
     return f"until {format_time(_n(reason, 'until'))}" if "until" in reason.params else ""
 
 
+def _needs(reason: Reason) -> str:
+    return f"needs {_time(reason, 'needs')}" if "needs" in reason.params else ""
+
+
 def _rule(reason: Reason) -> str:
     rule = Reason(ReasonCode(_p(reason, "rule")), {k: v for k, v in reason.params.items() if k not in {"pod", "rule"}})
     return f"{rule.code.value}: {sentence(rule)}; {_REMEDY.get(rule.code, 'look at the pod')}"
@@ -321,8 +325,12 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
         lambda r: f"{_p(r, 'nodes')} of {_p(r, 'of')} nodes at once, share {_n(r, 'share'):.0%}",
     ),
     ReasonCode.OUTSIDE_WINDOW: (
-        _fixed("maintenance windows forbid removals now"),
-        lambda r: _p(r, "window") + (f", until {format_time(_n(r, 'until'))}" if "until" in r.params else ""),
+        lambda r: (
+            "maintenance windows forbid removals too soon from now"
+            if "needs" in r.params
+            else "maintenance windows forbid removals now"
+        ),
+        lambda r: ", ".join(filter(None, (_p(r, "window"), _until(r), _needs(r)))),
     ),
     ReasonCode.PAUSED: (
         lambda r: f"an operator has paused {_p(r, 'what')} (outscaler resume ends it)",

@@ -369,7 +369,8 @@ class _Pass:
         windows = self.state.policy.maintenance_windows
         if not windows or allowed_for(windows, self.now, seconds):
             return None
-        return Reason.of(ReasonCode.OUTSIDE_WINDOW, window=", ".join(called(window) for window in windows))
+        names = ", ".join(called(window) for window in windows)
+        return Reason.of(ReasonCode.OUTSIDE_WINDOW, window=names, needs=seconds)
 
     def _purchases(self, replacement: Replacement) -> tuple[ScaleUp, ...]:
         ups = []

@@ -248,13 +248,13 @@ def test_cons_55_nothing_is_bought_if_the_window_closes_within_replace_timeout(
 ) -> None:
     policy = {"maintenance_windows": (window(minutes),)}
     reason = blocked_by(policy=policy, consolidation=with_policy(replace_timeout=timeout))
-    assert reason == (None if buys else Reason.of(ReasonCode.OUTSIDE_WINDOW, window="w"))
+    assert reason == (None if buys else Reason.of(ReasonCode.OUTSIDE_WINDOW, window="w", needs=timeout))
 
 
 def test_nothing_is_bought_before_a_window_that_forbids_removals() -> None:
     forbids = Window("10 8 * * *", 3600.0, removals=False, name="calm")
     reason = blocked_by(policy={"maintenance_windows": (forbids,)})
-    assert reason == Reason.of(ReasonCode.OUTSIDE_WINDOW, window="calm")
+    assert reason == Reason.of(ReasonCode.OUTSIDE_WINDOW, window="calm", needs=900.0)
     assert blocked_by(policy={"maintenance_windows": (replace(forbids, cron="20 8 * * *"),)}) is None
 
 

@@ -53,6 +53,21 @@ def test_every_reason_code_has_a_text_even_without_its_numbers(code: ReasonCode)
             "max node group size reached (max 10)",
         ),
         (
+            Reason.of(ReasonCode.OUTSIDE_WINDOW, window="night", until=1_795_744_800.0),
+            "maintenance windows forbid removals now",
+            "maintenance windows forbid removals now (night, until 2026-11-27T02:00:00Z)",
+        ),
+        (
+            Reason.of(ReasonCode.OUTSIDE_WINDOW, window="night", needs=900.0),
+            "maintenance windows forbid removals too soon from now",
+            "maintenance windows forbid removals too soon from now (night, needs 15m)",
+        ),
+        (
+            Reason.of(ReasonCode.NOT_SICK_LONG_ENOUGH, condition="Ready=False", since=1_795_744_800.0, needs=600.0),
+            "Ready=False has not lasted for long enough",
+            "Ready=False has not lasted for long enough (since 2026-11-27T02:00:00Z, needs 10m)",
+        ),
+        (
             Reason.of(ReasonCode.BLOCKED_BY_POD, pod="ns/a", rule="LocalStorageRequested", volume="tmp"),
             "blocked by pod ns/a",
             (
