@@ -18,6 +18,7 @@ from chalicelib.command.plan_output import on_node, some
 from chalicelib.model.group import GroupOptions, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OPERATION_ANNOTATION, Operation, OperationKind
+from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Pod
 from chalicelib.model.policy import InterruptionAction
 from chalicelib.model.quantity import format_duration
@@ -53,11 +54,8 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     sentences, data = fate(context, node.name)
     more, consolidation_data = consolidation(context, node.name, data)
     sentences, data = (*sentences, *more), data | consolidation_data
-    if (verdict := lifecycle_view.verdict_of(plan, name)) is not None:
-        advice = remedy(verdict.held, plan.cluster) if verdict.held is not None else ""
-        says = lifecycle_view.says(verdict, is_restarted=lifecycle_view.restarts(plan, name))
-        sentences = (*sentences, says, *([f"What helps: {advice}."] if advice else []))
-        data |= {"lifecycle": lifecycle_view.verdict_data(verdict)}
+    more, lifecycle_data = lifecycle(plan, name)
+    sentences, data = (*sentences, *more), data | lifecycle_data
     more, notice_data = notice(context, name)
     sentences, data = (*sentences, *more), data | notice_data | {"spot": _is_spot(context, node, group)}
     if expected:
@@ -181,6 +179,16 @@ def notice(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[st
         else "nothing is done about it, as spec.spot.interruptions says"
     )
     return (f"{leaves}: {happens}.",), {"notice": as_json(view)}
+
+
+def lifecycle(plan: Plan, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Say why a node should go although it is needed, what holds it, and what helps; nothing where it need not."""
+    verdict = lifecycle_view.verdict_of(plan, name)
+    if verdict is None:
+        return (), {}
+    advice = remedy(verdict.held, plan.cluster) if verdict.held is not None else ""
+    says = lifecycle_view.says(verdict, is_restarted=lifecycle_view.restarts(plan, name))
+    return (says, *([f"What helps: {advice}."] if advice else [])), {"lifecycle": lifecycle_view.verdict_data(verdict)}
 
 
 def replacements(context: ExplainContext, name: str) -> Table:

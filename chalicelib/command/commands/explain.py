@@ -31,7 +31,6 @@ from chalicelib.model.node import Node
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import format_time
-from chalicelib.record import lifecycle_view
 from chalicelib.record.views import coded, node_names
 
 if TYPE_CHECKING:
@@ -163,20 +162,10 @@ def _stored_node(context: ExplainContext, name: str) -> Explanation:
     named(name, {node: node for node in node_names(plan)}, "explain node", "node of the last decision")
     says, data = _stored_fate(context, name)
     more, consolidation = explain_node.consolidation(context, name, data)
-    due, lifecycle = _stored_lifecycle(plan, name)
+    due, lifecycle = explain_node.lifecycle(plan, name)
     tables = (explain_node.replacements(context, name),)
     gaps = weakening(plan, removal=True, node=name)
     return Explanation("node", name, (*says, *more, *due), data | consolidation | lifecycle, tables=tables, gaps=gaps)
-
-
-def _stored_lifecycle(plan: Plan, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Say why a node should go although it is needed, what holds it, and what helps."""
-    verdict = lifecycle_view.verdict_of(plan, name)
-    if verdict is None:
-        return (), {}
-    advice = explain_node.remedy(verdict.held, plan.cluster) if verdict.held is not None else ""
-    helps = (f"What helps: {advice}.",) if advice else ()
-    return (lifecycle_view.says(verdict), *helps), {"lifecycle": lifecycle_view.verdict_data(verdict)}
 
 
 _STORED_KINDS: dict[str, Callable[[ExplainContext, str], Explanation]] = {
