@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from infra.emulators.controllers.capi import fields
 from infra.emulators.kube.objects import clone
 from tests.faults.final_checks import finish, restless
 from tests.faults.io_interceptor import Process
+from tests.faults.node_events import sicken
+from tests.faults.objects import SAFE_TO_EVICT
 from tests.faults.run import play
 from tests.faults.run_state import HARD, Broken, FaultRun
 
@@ -36,7 +39,8 @@ class Culprit:
     def request(self, method: str, path: str, body: Any = None) -> None:
         """Sends one request through the interceptor."""
         api = self.machine.world.server.api
-        headers = {**MERGE, "Authorization": f"Bearer {api.authority.user('admin').token}"}
+        kind = MERGE if method == "PATCH" else {"Content-Type": "application/json"}
+        headers = {**kind, "Authorization": f"Bearer {api.authority.user('admin').token}"}
         answer = api.handle(method, path, headers, json.dumps(body).encode() if body else b"")
         assert answer.status < 300, answer.body
 
@@ -179,6 +183,63 @@ def test_audit_detects_removal_of_a_users_cordon(culprit: Culprit) -> None:
     culprit.kube.update("nodes", node)
     culprit.request("PATCH", f"/api/v1/nodes/{name}", {"spec": {"unschedulable": None}})
     assert culprit.faults("cordoned by a person")
+
+
+@pytest.mark.parametrize(
+    ("reason", "left", "is_fault"),
+    [("interrupted", 60.0, False), ("interrupted", -60.0, True), ("drifted", 60.0, True)],
+)
+def test_protected_pod_may_only_be_evicted_until_its_machine_is_taken(
+    culprit: Culprit, reason: str, left: float, *, is_fault: bool
+) -> None:
+    pod = clone(next(each for each in culprit.kube.list("pods", "default") if each["spec"].get("nodeName")))
+    pod["metadata"].setdefault("annotations", {})[SAFE_TO_EVICT] = "false"
+    culprit.kube.update("pods", pod)
+    leaves_at = culprit.machine.world.clock() + left
+    culprit.audit.planned = lambda _: {"kind": "remove", "reason": reason, "leaves_at": leaves_at}
+    taint = {"key": HARD, "value": "1", "effect": "NoSchedule"}
+    culprit.request("PATCH", f"/api/v1/nodes/{pod['spec']['nodeName']}", {"spec": {"taints": [taint]}})
+    name = pod["metadata"]["name"]
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}}
+    culprit.request("POST", f"/api/v1/namespaces/default/pods/{name}/eviction", body)
+    assert bool(culprit.faults(f"pod {name} was protected")) is is_fault
+
+
+def test_audit_detects_a_second_repair_of_a_full_group(culprit: Culprit) -> None:
+    culprit.audit.planned = lambda _: {"kind": "remove", "reason": "repair"}
+    culprit.audit.repaired_beside = lambda _: "another"
+    taint = {"key": HARD, "value": "1", "effect": "NoSchedule"}
+    culprit.request("PATCH", f"/api/v1/nodes/{culprit.machine.world.nodes()[0]}", {"spec": {"taints": [taint]}})
+    assert culprit.faults("is repaired before its successor comes, and another was not gone yet")
+
+
+def test_audit_knows_which_machines_a_group_of_two_templates_gives_up() -> None:
+    with FaultRun(1, consolidates=True, age=0.0) as machine:
+        culprit = Culprit(machine)
+        machine.world.cluster.capi.change_template("default/large", "v1.37.0")
+        machine.world.settle()
+        old = culprit.machines("large")
+        culprit.planned("remove", 2, 3)
+        culprit.scale("large", 3)
+        machine.world.settle()
+        (new,) = set(culprit.machines("large")) - set(old)
+        culprit.mark(new, "outscaler/op/1")
+        culprit.planned("remove", 3, 2, new)
+        culprit.scale("large", 2)
+        assert culprit.faults(f"machine {min(old)} goes although nobody marked it")
+
+
+def test_final_checks_detect_a_sick_node_that_nobody_repairs() -> None:
+    with FaultRun(1, consolidates=True, age=0.0) as machine:
+        machine.mode = "shadow"
+        machine.apply_policy()
+        said = sicken(machine, Random(1))
+        node = said.partition(" ")[0]
+        machine.world.step(50.0)
+        machine.check()
+        assert list(restless(machine)) == []
+        machine.world.step(30.0)
+        assert list(restless(machine)) == [f"node {node} should have been repaired 20 s ago"]
 
 
 def test_final_checks_detect_leftovers(culprit: Culprit) -> None:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from chalicelib.model.memory import PurchasedNodes, Replacement, ReplacementState
+from chalicelib.model.reason import DisruptionReason
 from infra.emulators.controllers.clock import ManualClock
 from tests.faults.replacement_audit import AuditedNode, ReplacementAudit, ReplacementLimits
 
@@ -218,10 +219,29 @@ def drained_by_another_when_old_enough(history: ForgedHistory) -> None:
     history.audit.tainted("s", "new-1", history.clock())
 
 
+def dearer_because_its_nodes_were_too_old(history: ForgedHistory) -> None:
+    history.audit.note_prices({"small": 30, "large": 20})
+    history.clock.advance(600.0)
+    history.row("r", "draining", "old-1", bought_at=history.clock(), reason=DisruptionReason.EXPIRED)
+    del history.nodes["old-1"], history.rows["r"]
+    history.audit.look()
+
+
+def sick_soon_after_it_was_bought(history: ForgedHistory) -> None:
+    history.waits()
+    del history.nodes["old-1"], history.rows["r"]
+    history.row("s", "waiting", "new-1", names=("new-2",), reason=DisruptionReason.REPAIR)
+    history.arrives("new-2")
+    history.clock.advance(30.0)
+    history.audit.tainted("s", "new-1", history.clock())
+
+
 @pytest.mark.parametrize(
     "history",
     [
         finished,
+        dearer_because_its_nodes_were_too_old,
+        sick_soon_after_it_was_bought,
         paid_back_in_part,
         moved_on_the_next_day,
         failed_and_kept,
