@@ -68,11 +68,8 @@ def answer(context: ExplainContext, name: str) -> Explanation:
             {"pods": list(pods), "reasons": [coded(reason) for reason in reasons]} for pods, reasons in refused
         ],
     }
-    refusals = Table(
-        ("pods", "why not"),
-        tuple((some(pods), sentences(reasons)) for pods, reasons in refused),
-        title="Pods that it does not help",
-    )
+    rows = tuple((some(pods), sentences(reasons)) for pods, reasons in refused)
+    refusals = Table(("pods", "why not"), rows, title="Pods that it does not help")
     new_nodes = Table(
         ("group", "new node", "pods per node", "pods"), tuple(rows_of_group(name, promised)), title="New nodes"
     )

@@ -46,11 +46,6 @@ _NODES_LISTED = 50  # above this count the table lists rules instead of nodes
 def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()) -> dict[str, Any]:
     """Return the JSON document; timings in seconds; assumed: a sentence for each hypothetical change
     (command/whatif.py)."""
-    rules = {"rules": [rule_data(verdict) for verdict in plan.rules]} if plan.rules else {}
-    headroom = {"headroom": [_headroom_data(verdict) for verdict in plan.headroom]} if plan.headroom else {}
-    consolidation = (
-        {"consolidation": consolidation_view.report_data(plan.consolidation)} if plan.consolidation is not None else {}
-    )
     restarts = {"restarts": [_restart_data(restart) for restart in plan.restarts]} if plan.restarts else {}
     unread = unread_providers(plan)
     return {
@@ -96,20 +91,25 @@ def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = 
             for verdict in plan.unremovable
         ],
         "groups": [_group_data(verdict) for verdict in plan.groups],
-        **rules,
-        **headroom,
-        **consolidation,
-        **(
-            {"lifecycle": {due.node: lifecycle_view.verdict_data(due) for due in plan.lifecycle}}
-            if plan.lifecycle
-            else {}
-        ),
+        **_asked_for(plan),
         "notes": [_coded(note) for note in plan.notes],
         **({"unreadProviders": unread} if unread else {}),
         "gaps": [msgspec.to_builtins(gap) for gap in plan.gaps],
         "health": msgspec.to_builtins(msgspec.structs.asdict(plan.health)),
         "timings": {name: round(seconds, 4) for name, seconds in timings.items()},
     }
+
+
+def _asked_for(plan: Plan) -> dict[str, Any]:
+    """Return the parts of a plan that a policy asks for; nothing of the others."""
+    consolidation = plan.consolidation
+    parts: tuple[tuple[str, Any], ...] = (
+        ("rules", [rule_data(verdict) for verdict in plan.rules]),
+        ("headroom", [_headroom_data(verdict) for verdict in plan.headroom]),
+        ("consolidation", consolidation_view.report_data(consolidation) if consolidation is not None else None),
+        ("lifecycle", {due.node: lifecycle_view.verdict_data(due) for due in plan.lifecycle}),
+    )
+    return {name: part for name, part in parts if part}
 
 
 def removal_data(removal: Removal) -> dict[str, str]:

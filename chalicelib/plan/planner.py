@@ -83,18 +83,9 @@ def plan_cluster(
 
     def removals(*, judged: bool) -> DisruptionPlan:
         budget.begin(PlanStage.SCALE_DOWN if judged else PlanStage.UNLIMITED)
-        needs = scale_up.rule_results.needs
-        return plan_disruption(
-            state,
-            simulated,
-            assume_unneeded_for,
-            pending.hold,
-            budget,
-            grown,
-            needs,
-            judged=judged,
-            placements=scale_up.promises,
-        )
+        needs, places = scale_up.rule_results.needs, scale_up.promises
+        limits = assume_unneeded_for, pending.hold, budget, grown, needs
+        return plan_disruption(state, simulated, *limits, judged=judged, placements=places)
 
     try:
         scale_down = removals(judged=True)

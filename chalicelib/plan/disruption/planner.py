@@ -24,13 +24,13 @@ from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.demand.scaling_rules.allocation_rate import RuleRemovalGuard
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import find_candidates
-from chalicelib.plan.disruption.methods import DisruptionContext, Method
+from chalicelib.plan.disruption.methods import DisruptionContext, Method, MethodResult
 from chalicelib.plan.disruption.methods.consolidation import ConsolidationResult, consolidate
 from chalicelib.plan.disruption.methods.interruptions import evacuate, late_replacements
 from chalicelib.plan.disruption.methods.node_lifecycle import BUYS_INSTEAD, REASONS, LifecycleResult, renew_nodes
 from chalicelib.plan.disruption.methods.unneeded import Unneeded, memory_of_others
 from chalicelib.plan.disruption.replacement_rows import softly_tainted
-from chalicelib.plan.disruption.replacements import CONSOLIDATES, Reservation, advance
+from chalicelib.plan.disruption.replacements import CONSOLIDATES, Advance, Reservation, advance
 from chalicelib.plan.disruption.taint_updates import taint_updates
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
@@ -99,18 +99,9 @@ def plan_disruption(
     context = DisruptionContext(state, simulated, budgets, over, not_evaluated, assume_unneeded_for, reservation)
     reserved = reservation.verdicts(state) if reservation is not None else {}
     commands: list[DisruptionCommand] = [*evacuate(state, budgets, placements)]
-    unneeded: dict[str, NodeMemory] = {}
-    verdicts: dict[str, NodeVerdict] = {}
-    if not judged:
-        verdicts = {node.name: NodeVerdict(node.name, not_evaluated) for node in state.snapshot.nodes}
-    for method in METHODS if judged else ():
-        candidates, ineligible = find_candidates(state, simulated, budgets.pdbs, method.ineligible)
-        free = [node for node in candidates if node.node.name not in budgets.taken and node.node.name not in reserved]
-        result = method.propose(free, context)
-        commands += result.commands
-        budgets.grown |= {up.group for command in result.commands for up in command.replacements}
-        unneeded |= result.memory
-        verdicts |= ineligible | result.verdicts | reserved
+    result = _by_methods(context, reserved) if judged else _not_judged(context)
+    commands += result.commands
+    unneeded, verdicts = result.memory, result.verdicts
     memory = memory_of_others(state, verdicts) | unneeded
     lifecycle = _lifecycle(context, _goes_by_itself(unneeded, verdicts)) if judged and renews else None
     if lifecycle is not None:
@@ -120,16 +111,9 @@ def plan_disruption(
     if consolidation is not None:
         commands += consolidation.commands
         memory = consolidation.nodes
-    replacements: dict[str, Replacement] = {}
-    if reservation is not None:
-        unjudged = REASONS if lifecycle is None else frozenset[DisruptionReason]()
-        unjudged |= CONSOLIDATES if consolidation is None else frozenset()
-        advanced = advance(state, simulated, budgets, reservation=reservation, reasons=unjudged)
-        commands += advanced.commands
-        replacements = advanced.rows
-    elif consolidation is not None:
-        replacements = consolidation.replacements
-    soft = unneeded.keys() | softly_tainted(replacements.values())
+    advanced = _rows(context, lifecycle, consolidation)
+    commands += advanced.commands
+    soft = unneeded.keys() | softly_tainted(advanced.rows.values())
     soft |= consolidation.tainted if consolidation is not None else frozenset()
     removed = {removal.node for command in commands for removal in command.candidates}
     return DisruptionPlan(
@@ -140,16 +124,55 @@ def plan_disruption(
         paused=budgets.paused,
         breaker=budgets.breaker.after(),
         taints=tuple(taint for taint in taint_updates(state, soft | recommended(state)) if taint.node not in removed),
-        replacements=replacements,
+        replacements=advanced.rows,
         consolidation=consolidation.memory if consolidation is not None else None,
         report=consolidation.report if consolidation is not None else None,
         restarts=lifecycle.restarts if lifecycle is not None else (),
         lifecycle=lifecycle.verdicts if lifecycle is not None else (),
-        notes=(
-            *reported(state.announced, state.policy.spot, state.now),
-            *late_replacements(state, placements),
-            *(lifecycle.notes if lifecycle is not None else ()),
-        ),
+        notes=_notes(state, placements, lifecycle),
+    )
+
+
+def _by_methods(context: DisruptionContext, reserved: Mapping[str, NodeVerdict]) -> MethodResult:
+    """Return what the methods do, one after the other. reserved: the verdicts on nodes of replacements."""
+    state, budgets = context.state, context.budgets
+    commands: list[DisruptionCommand] = []
+    memory: dict[str, NodeMemory] = {}
+    verdicts: dict[str, NodeVerdict] = {}
+    for method in METHODS:
+        candidates, ineligible = find_candidates(state, context.simulated, budgets.pdbs, method.ineligible)
+        free = [node for node in candidates if node.node.name not in budgets.taken and node.node.name not in reserved]
+        result = method.propose(free, context)
+        commands += result.commands
+        budgets.grown |= {up.group for command in result.commands for up in command.replacements}
+        memory |= result.memory
+        verdicts.update({**ineligible, **result.verdicts, **reserved})
+    return MethodResult(tuple(commands), verdicts, memory)
+
+
+def _not_judged(context: DisruptionContext) -> MethodResult:
+    nodes = context.state.snapshot.nodes
+    return MethodResult((), {node.name: NodeVerdict(node.name, context.not_evaluated) for node in nodes}, {})
+
+
+def _rows(
+    context: DisruptionContext, lifecycle: LifecycleResult | None, consolidation: ConsolidationResult | None
+) -> Advance:
+    """Return all replacements; those of methods that had no time, or are off, advance without any judgement."""
+    if context.reservation is None:
+        return Advance(consolidation.replacements if consolidation is not None else {})
+    unjudged = REASONS if lifecycle is None else frozenset[DisruptionReason]()
+    unjudged |= CONSOLIDATES if consolidation is None else frozenset()
+    return advance(context.state, context.simulated, context.budgets, reservation=context.reservation, reasons=unjudged)
+
+
+def _notes(
+    state: ClusterState, placements: Sequence[PodPlacement], lifecycle: LifecycleResult | None
+) -> tuple[Reason, ...]:
+    return (
+        *reported(state.announced, state.policy.spot, state.now),
+        *late_replacements(state, placements),
+        *(lifecycle.notes if lifecycle is not None else ()),
     )
 
 

@@ -6,7 +6,7 @@ upcoming nodes, and a node in removal is unavailable for every placement.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from operator import attrgetter
 
 import msgspec
@@ -132,19 +132,11 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
     )
     owners, deleted = _owners((node for node in snapshot.nodes if node.name not in contested), groups)
     removing = tuple(op for op in memory.operations if op.is_open and op.spec.kind is OperationKind.DELETE_NODES)
-    members: dict[str, list[Node]] = {}
-    for node in snapshot.nodes:
-        if node.name in owners:
-            members.setdefault(owners[node.name], []).append(node)
+    members = _members(snapshot.nodes, owners)
     groups = marked_spot(groups, members, policy.spot)
     announced = announcements(snapshot.nodes, owners, groups, memory.groups, memory.operations, now)
     at_risk = acted_on(announced, policy.spot)
-    restarting = frozenset(
-        target.node
-        for op in memory.operations
-        if op.is_open and op.spec.kind is OperationKind.RESTART_NODE
-        for target in op.spec.targets
-    )
+    restarting = _restarting(memory.operations)
     leaving = _leaving(snapshot.nodes, removing) | restarting | frozenset(at_risk)
     # What does not work and is taken back is on its way out, and no sign of bad health.
     deleted |= _without_instance(removing, groups) | at_risk.keys()
@@ -168,14 +160,8 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
     states = {
         group.id: builder.build(group, tuple(members.get(group.id, ())), template_of.get(group.id)) for group in groups
     }
-    health = msgspec.structs.replace(
-        health_of(snapshot.nodes, owners, buckets, options, lacking),
-        sick_zones=tuple(zones),
-        removing=sum(node.name in leaving - restarting for node in snapshot.nodes),
-        unregistered=sum(len(group.unregistered) - len(group.long_unregistered) for group in states.values()),
-        long_unregistered=sum(len(group.long_unregistered) for group in states.values()),
-        upcoming=sum(group.upcoming for group in states.values()),
-    )
+    health = _with_groups(health_of(snapshot.nodes, owners, buckets, options, lacking), states.values())
+    going = sum(node.name in leaving - restarting for node in snapshot.nodes)
     return ClusterState(
         snapshot=snapshot,
         policy=policy,
@@ -188,7 +174,7 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
         occupancy=occupancy,
         contested=contested,
         lacking=lacking,
-        health=health,
+        health=msgspec.structs.replace(health, sick_zones=tuple(zones), removing=going),
         at_risk=at_risk,
         announced=announced,
         restarting=restarting,
@@ -202,6 +188,32 @@ def _contested(claims: Mapping[str, tuple[str, ...]]) -> dict[str, Reason]:
         for instance, names in sorted(claims.items(), reverse=True)
         for name in names
     }
+
+
+def _with_groups(health: Health, groups: Collection[NodeGroupState]) -> Health:
+    """Return the health with the figures that come from groups."""
+    return msgspec.structs.replace(
+        health,
+        unregistered=sum(len(group.unregistered) - len(group.long_unregistered) for group in groups),
+        long_unregistered=sum(len(group.long_unregistered) for group in groups),
+        upcoming=sum(group.upcoming for group in groups),
+    )
+
+
+def _members(nodes: Iterable[Node], owners: Mapping[str, str]) -> dict[str, list[Node]]:
+    """Return group -> its nodes."""
+    members: dict[str, list[Node]] = {}
+    for node in nodes:
+        if node.name in owners:
+            members.setdefault(owners[node.name], []).append(node)
+    return members
+
+
+def _restarting(operations: Iterable[Operation]) -> frozenset[str]:
+    """Return the nodes that open operations restart."""
+    kind = OperationKind.RESTART_NODE
+    restarts = (operation.spec for operation in operations if operation.is_open and operation.spec.kind is kind)
+    return frozenset(target.node for spec in restarts for target in spec.targets)
 
 
 def _leaving(nodes: Iterable[Node], removing: Iterable[Operation]) -> frozenset[str]:
