@@ -79,7 +79,7 @@ def plan_cluster(
         budget.begin(PlanStage.UNLIMITED)
         scale_up = unplanned_scale_up(state, simulated, pending, seed, budget)
 
-    grown = [increase.group for increase in scale_up.scale_ups]
+    grown = {increase.group: increase.to_size - increase.from_size for increase in scale_up.scale_ups}
 
     def removals(*, judged: bool) -> DisruptionPlan:
         budget.begin(PlanStage.SCALE_DOWN if judged else PlanStage.UNLIMITED)

@@ -13,7 +13,7 @@ A cooldown only blocks removals. Unneeded timers continue, so that a node is rem
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -29,6 +29,7 @@ from chalicelib.plan.disruption.bought_back import bought_back
 from chalicelib.plan.disruption.disruption_budgets import DisruptionBudgets
 from chalicelib.plan.disruption.drain_rules import PdbTracker
 from chalicelib.plan.disruption.simulate import SimulatedRemoval
+from chalicelib.plan.scale_up.limits import ResourceLimiter
 from chalicelib.plan.state.cluster_state import ClusterState, removals_pause
 from chalicelib.plan.state.pools import at_minimum, pools, spares
 from chalicelib.schedules.maintenance_windows import outside
@@ -39,18 +40,20 @@ _NODES, _PODS = 1, 2  # positions in BreakerState.removals
 
 class Budgets:
     """All budgets of one pass. pdbs: the disruptions that PodDisruptionBudgets still allow; the removal simulation uses
-    them. breaker: the circuit breaker. hold: why no node is removed in this pass. grown: groups that this pass scales
-    up, those of commands included. taken: nodes that this pass removes. guard: what metric rules would buy again, None
-    if there is no such rule."""
+    them. breaker: the circuit breaker. hold: why no node is removed in this pass. grown: group -> nodes that the
+    scale-up of this pass adds; as an attribute, with the groups of commands. taken: nodes that this pass removes.
+    guard: what metric rules would buy again, None if there is no such rule."""
 
     def __init__(
         self,
         state: ClusterState,
         hold: Reason | None = None,
-        grown: Collection[str] = (),
+        grown: Mapping[str, int] | None = None,
         guard: RuleRemovalGuard | None = None,
     ) -> None:
-        self.state, self.grown, self.guard = state, frozenset(grown), guard
+        self._bought = grown or {}
+        self.state, self.grown, self.guard = state, frozenset(self._bought), guard
+        self._purchasable: ResourceLimiter | None = None
         self.taken: frozenset[str] = frozenset()
         self.pdbs = PdbTracker(state.snapshot.budgets, state.snapshot.classes)
         self.breaker, self._parallelism = CircuitBreaker(state), _Parallelism(state)
@@ -78,6 +81,21 @@ class Budgets:
     def pause_of(self, reason: DisruptionReason) -> Reason | None:
         """Return what blocks all removals with this reason, if anything does: cooldowns hold no repair."""
         return self._stop or self.breaker.trip if reason is DisruptionReason.REPAIR else self.paused
+
+    def purchasable(self) -> ResourceLimiter:
+        """Return a copy of what the cluster and its pools may still get in this pass, after its scale-ups and the
+        purchases of replacements."""
+        if self._purchasable is None:
+            self._purchasable = ResourceLimiter(self.state)
+            for name, nodes in self._bought.items():
+                group = self.state.groups[name]
+                if group.template is not None:
+                    self._purchasable.take(group.template.node, nodes, group.group)
+        return self._purchasable.copy()
+
+    def buy(self, limiter: ResourceLimiter) -> None:
+        """Count purchases. limiter: what `purchasable` returned, after they were taken."""
+        self._purchasable = limiter
 
     def size_of(self, group: str) -> int:
         """Return how many nodes of a group count above its minimum."""

@@ -34,6 +34,7 @@ from chalicelib.plan.disruption.replacements import CONSOLIDATES, Advance, Reser
 from chalicelib.plan.disruption.taint_updates import taint_updates
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.plan.state.due_nodes import remembered
 from chalicelib.plan.state.interruptions import reported
 from chalicelib.plan.state.spot_market import recommended
 from chalicelib.plan.state.time_budget import OutOfTime, TimeBudget
@@ -80,7 +81,7 @@ def plan_disruption(
     assume_unneeded_for: float | None = None,
     hold: Reason | None = None,
     time_budget: TimeBudget | None = None,
-    grown: Collection[str] = (),
+    grown: Mapping[str, int] | None = None,
     guard: RuleRemovalGuard | None = None,
     *,
     judged: bool = True,
@@ -88,7 +89,7 @@ def plan_disruption(
 ) -> DisruptionPlan:
     """Plan the removals. assume_unneeded_for: treat every unneeded node as unneeded for at least this many seconds.
     hold: why no node is removed in this pass, while timers run. time_budget: for scaleDownSimulationTimeout; without it
-    there is no limit. grown: groups that this pass scales up. guard: what metric rules would buy again.
+    there is no limit. grown: group -> nodes that this pass adds. guard: what metric rules would buy again.
     judged: False where there is no time to judge any node; the timers of all stand still. placements: the places of
     pods that scale-up has planned."""
     budgets, limit = Budgets(state, hold, grown, guard), state.options.scale_down_simulation_timeout
@@ -106,7 +107,8 @@ def plan_disruption(
     lifecycle = _lifecycle(context, _goes_by_itself(unneeded, verdicts)) if judged and renews else None
     if lifecycle is not None:
         commands += lifecycle.commands
-        memory = _with_lifecycle(memory, lifecycle.memory)
+    if renews:
+        memory = _with_lifecycle(memory, lifecycle.memory if lifecycle is not None else remembered(state))
     consolidation = _consolidation(context, commands, memory) if judged else None
     if consolidation is not None:
         commands += consolidation.commands

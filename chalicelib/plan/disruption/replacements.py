@@ -44,7 +44,7 @@ from chalicelib.plan.disruption.replacement_rows import (
 )
 from chalicelib.plan.disruption.simulate import SimulatedRemoval, carry_out
 from chalicelib.plan.prices import Price, price_book
-from chalicelib.plan.scale_up.limits import ResourceLimiter, may_grow
+from chalicelib.plan.scale_up.limits import may_grow
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import pool_id
@@ -179,7 +179,6 @@ class _Pass:
         self.present = frozenset(node.name for node in state.snapshot.nodes)
         self.unreadable = frozenset(gap.node for gap in state.snapshot.gaps if gap.node)
         self.open_ids = frozenset(operation.spec.id for operation in state.memory.operations if operation.is_open)
-        self.limiter: ResourceLimiter | None = None
         self.rows: dict[str, Replacement] = {}
         self.commands: list[DisruptionCommand] = []
         self.verdicts: dict[str, Reason] = {}
@@ -282,7 +281,8 @@ class _Pass:
     def _proposed(self, replacement: Replacement, move: JudgedMove | None = None) -> Replacement | None:
         """Begin a row that is wanted for long enough. move: as judged in this pass already."""
         off = _switched_off(replacement.reason, self.state.policy) is not None
-        if off or not all(self._is_free(node, replacement) for node in replacement.nodes):
+        is_old = move is None and replacement.reason not in CONSOLIDATES  # what is wanted is proposed anew
+        if off or is_old or not all(self._is_free(node, replacement) for node in replacement.nodes):
             return None
         if move is None and self.confirm is None:
             return replacement
@@ -306,7 +306,8 @@ class _Pass:
         )
         if why is not None:
             self.verdicts |= dict.fromkeys(replacement.nodes, why)
-            return replacement
+            # What goes for another reason is proposed anew in each pass, for as many nodes as there is room then.
+            return replacement if replacement.reason in CONSOLIDATES else None
         self.budgets.promise(replacement.nodes)
         self.commands.append(DisruptionCommand(replacement.reason, (), self._purchases(replacement)))
         return msgspec.structs.replace(replacement, state=ReplacementState.BUYING, since=self.now, bought_at=self.now)
@@ -327,8 +328,10 @@ class _Pass:
     def _why_not_begun(self, replacement: Replacement) -> Reason | None:
         """Return why a confirmed replacement buys nothing yet."""
         under_way = [other for other in self.rows.values() if other.state in UNDER_WAY]
-        is_repair = replacement.reason is DisruptionReason.REPAIR  # a sick node does not wait for sound ones
-        if len(under_way) >= self.consolidation.max_replacements and not is_repair:
+        # A sick node does not wait for sound ones, but repairs are limited, too: a faulty detector is no rare thing.
+        is_repair = replacement.reason is DisruptionReason.REPAIR
+        alike = [other for other in under_way if (other.reason is DisruptionReason.REPAIR) or not is_repair]
+        if len(alike) >= self.consolidation.max_replacements:
             return Reason.of(ReasonCode.SURGE_LIMIT, limit=self.consolidation.max_replacements)
         if (paused := self.budgets.pause_of(replacement.reason)) is not None:
             return paused
@@ -353,7 +356,7 @@ class _Pass:
 
     def _limited(self, replacement: Replacement) -> Reason | None:
         """Return which maximum of a group, a pool or the cluster the purchases exceed; otherwise use their room."""
-        limiter = (self.limiter or ResourceLimiter(self.state)).copy()
+        limiter = self.budgets.purchasable()
         for purchase in replacement.purchases:
             group = self.state.groups[purchase.group]
             assert group.template is not None
@@ -361,7 +364,7 @@ class _Pass:
             if allowance.nodes < purchase.nodes:
                 return allowance.stop
             limiter.take(group.template.node, purchase.nodes, group.group)
-        self.limiter = limiter
+        self.budgets.buy(limiter)
         return None
 
     def _window_ends_within(self, seconds: float) -> Reason | None:
@@ -389,8 +392,7 @@ class _Pass:
         if (why := self._called_off(replacement)) is not None:
             return self._fail(replacement, why)
         if all(replacement.ends.get(purchase.operation) == NOT_BEGUN for purchase in replacement.purchases):
-            self.rows[replacement.id] = proposed_again(replacement, self.now)  # nothing was bought
-            return self._proposed(self.rows[replacement.id])
+            return self._not_begun(replacement)
         for purchase in replacement.purchases:
             if (
                 why := self._problem_of(purchase.operation or f"the scale-up of {purchase.group}", replacement)
@@ -399,6 +401,14 @@ class _Pass:
         if all(purchase.operation in replacement.ends for purchase in replacement.purchases):
             return self._waiting(msgspec.structs.replace(replacement, state=ReplacementState.WAITING, since=self.now))
         return self._fail(replacement, self._late(replacement)) if self._is_late(replacement) else replacement
+
+    def _not_begun(self, replacement: Replacement) -> Replacement | None:
+        """Propose a replacement again of which nothing was bought, if it is as it was; otherwise what is still wanted
+        is proposed anew."""
+        if replacement.reason not in CONSOLIDATES or replacement.gone:
+            return None
+        self.rows[replacement.id] = proposed_again(replacement, self.now)
+        return self._proposed(self.rows[replacement.id])
 
     def _problem_of(self, operation: str, replacement: Replacement) -> Reason | None:
         """Return why an operation of the row has failed. One that is neither open nor over has, too: a row and its

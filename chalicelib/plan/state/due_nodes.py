@@ -7,7 +7,7 @@ windows and rules of its pods, is not looked at here (disruption/methods/node_li
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 import msgspec
 
@@ -69,6 +69,17 @@ def lifecycle_state(state: ClusterState) -> LifecycleState:
     return _Inspection(state, lifecycle).result()
 
 
+def remembered(state: ClusterState, *, but: Set[str] = frozenset()) -> dict[str, NodeMemory]:
+    """Return what is remembered of nodes that this pass cannot judge: their group was not read, or there was no time.
+    but: names of the others."""
+    memory: dict[str, NodeMemory] = {}
+    for name, before in state.memory.nodes.items():
+        if name in state.buckets and name not in but and (before.sick or before.restarted_at or before.drifted_since):
+            since = min(before.drifted_since, state.now)
+            memory[name] = NodeMemory(sick=before.sick, restarted_at=before.restarted_at, drifted_since=since)
+    return memory
+
+
 class _Inspection:
     def __init__(self, state: ClusterState, lifecycle: NodeLifecycle) -> None:
         self.state, self.lifecycle, self.now = state, lifecycle, state.now
@@ -79,13 +90,14 @@ class _Inspection:
 
     def result(self) -> LifecycleState:
         due: list[DueNode] = []
+        judged: set[str] = set()
         memory: dict[str, NodeMemory] = {}
         overdue: dict[str, float] = {}
         unhealthy: dict[str, Reason] = {}
         for name, group in sorted(self.state.groups.items()):
             if group.group.error:
-                memory |= {node.name: kept for node in group.nodes if (kept := self._remembered(node)) is not None}
                 continue
+            judged.update(node.name for node in group.nodes)
             machines = _instances(group)
             of_group = {node.name: self._memory(node, group, machines.get(node.name)) for node in group.nodes}
             reason = self._too_many(group, of_group)
@@ -98,6 +110,7 @@ class _Inspection:
                 if expired is not None and self.now > expired + self.lifecycle.expiry_grace:
                     overdue[node.name] = expired
             memory |= {node: item for node, item in of_group.items() if item != NodeMemory()}
+        memory = remembered(self.state, but=memory.keys() | judged) | memory
         due.sort(key=lambda item: (_ORDER.index(item.why), item.since, item.node.name))
         return LifecycleState(tuple(due), overdue, unhealthy, memory)
 
@@ -137,15 +150,6 @@ class _Inspection:
         return born + age_limit(self.state.snapshot.cluster, node.name, self.lifecycle) if born else None
 
     # --- sickness and drift
-
-    def _remembered(self, node: Node) -> NodeMemory | None:
-        """Return what is remembered of a node that this pass cannot judge."""
-        before = self.state.memory.nodes.get(node.name)
-        if before is None or not (before.sick or before.restarted_at or before.drifted_since):
-            return None
-        return NodeMemory(
-            sick=before.sick, restarted_at=before.restarted_at, drifted_since=min(before.drifted_since, self.now)
-        )
 
     def _memory(self, node: Node, group: NodeGroupState, instance: Instance | None) -> NodeMemory:
         before = self.state.memory.nodes.get(node.name, NodeMemory())
@@ -196,7 +200,7 @@ class _Inspection:
             if due <= self.now:
                 return DueNode(node, group.id, DisruptionReason.REPAIR, due, None, action, text)
             held = Reason.of(ReasonCode.NOT_SICK_LONG_ENOUGH, condition=text, since=since, needs=rule.after)
-            waiting.append((due, DueNode(node, group.id, DisruptionReason.REPAIR, due, held, action, text)))
+            waiting.append((due, DueNode(node, group.id, DisruptionReason.REPAIR, since, held, action, text)))
         return min(waiting, key=lambda entry: entry[0])[1] if waiting else None
 
     def _too_many(self, group: NodeGroupState, memory: Mapping[str, NodeMemory]) -> Reason | None:

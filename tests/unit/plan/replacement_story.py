@@ -198,7 +198,7 @@ def turn(
     state = build_cluster_state(build.snapshot(), document, memory, now)
     simulated = build_simulated(state, (), ResourceColumns(state.snapshot.classes))
     chosen.state, chosen.simulated = state, simulated
-    budgets = Budgets(state, None, grown)
+    budgets = Budgets(state, None, dict.fromkeys(grown, 1))
     proposals = [chosen.move(propose, COST, {"s": 1})] if propose else []
     result = advance(
         state,

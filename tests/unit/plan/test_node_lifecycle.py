@@ -13,7 +13,15 @@ import msgspec
 import pytest
 
 from chalicelib.model.group import Pool
-from chalicelib.model.memory import Memory, NodeMemory, ReplacementState, SickCondition
+from chalicelib.model.memory import (
+    NOT_BEGUN,
+    Memory,
+    NodeMemory,
+    PurchasedNodes,
+    Replacement,
+    ReplacementState,
+    SickCondition,
+)
 from chalicelib.model.node import Condition
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import Plan
@@ -33,6 +41,7 @@ from chalicelib.model.policy import (
     Window,
 )
 from chalicelib.model.reason import DisruptionReason
+from chalicelib.model.snapshot import MissingData
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.state.due_nodes import age_limit
 from tests.builders import NOW, ClusterBuilder, cluster, having, node
@@ -542,3 +551,74 @@ def test_a_group_that_grows_buys_no_successor() -> None:
     )
     result = decide(full_nodes("a"), memory=Memory(operations=(grow,)))
     assert (result.bought, result.held) == ({}, {"a": "NodeGroupGrowing"})
+
+
+def test_a_replacement_whose_group_has_gone_is_forgotten() -> None:
+    for state, ends in ((ReplacementState.PROPOSED, {}), (ReplacementState.BUYING, {"grow-1": NOT_BEGUN})):
+        row = Replacement(
+            id="r",
+            state=state,
+            nodes=("a",),
+            purchases=(PurchasedNodes("other", 1, 0, "grow-1"),),
+            price=0,
+            disruption=1.0,
+            score=0.0,
+            proposed_at=NOW - 60.0,
+            since=NOW - 60.0,
+            bought_at=NOW - 60.0,
+            reason=DisruptionReason.EXPIRED,
+            ends=ends,
+        )
+        build = full_nodes("a")
+        build.more["gaps"] = (MissingData("provider/x", "it does not answer"),)
+        assert row.id not in decide(build, memory=Memory(replacements={"r": row})).memory.replacements
+
+
+@pytest.mark.parametrize(
+    ("limit", "pool"),
+    [({"max_nodes_total": 4}, None), ({"cores_total": (0, 16)}, None), ({}, Pool("p", max=4))],
+    ids=["nodes", "cores", "pool"],
+)
+def test_successors_and_nodes_for_pods_share_what_is_left(limit: dict[str, Any], pool: Pool | None) -> None:
+    build = full_nodes("a", "b", group={"pool": pool})
+    build.pending(1, "4", "1Gi", node_selector={"pool": "h"})
+    build.group("h", template=node("new-h", "4", "16Gi", labels={"pool": "h"}), pool=pool)
+    bought = decide(build, policy(opt=limit)).bought
+    assert bought == {"h": 1, "g": 1}  # two nodes exist, and four are allowed
+
+
+@pytest.mark.parametrize(
+    ("limit", "pool"),
+    [({"max_nodes_total": 3}, None), ({"cores_total": (0, 12)}, None), ({}, Pool("p", max=3))],
+    ids=["nodes", "cores", "pool"],
+)
+def test_as_many_successors_are_bought_as_there_is_room(limit: dict[str, Any], pool: Pool | None) -> None:
+    assert decide(full_nodes("a", "b", group={"pool": pool}), policy(opt=limit)).bought == {"g": 1}
+
+
+def test_a_faulty_detector_does_not_buy_a_node_for_each_small_group() -> None:
+    build = cluster()
+    names = [f"n-{at:02}" for at in range(20)]
+    for name in names:
+        build.node(name, "4", "16Gi", group=f"g-{name}", **_deadlocked()).running(name, 4, "1", "4Gi", owner=name)
+    for name in names:
+        build.group(f"g-{name}", template=node("new", "4", "16Gi"))
+    lifecycle = NodeLifecycle(repair=(DEADLOCK,), drift=DriftAction.OFF)
+    memory = Memory(nodes={name: sick_since(NOW - HOUR, "KernelDeadlock=True") for name in names})
+    result = decide(build, policy(lifecycle, consolidation=Consolidation()), memory)
+    assert len(result.bought) == Consolidation().max_replacements
+
+
+@pytest.mark.parametrize("lost", ["group", "time"])
+def test_a_pass_that_cannot_judge_a_node_forgets_nothing_of_it(lost: str) -> None:
+    known = NodeMemory(sick=sick_since(NOW - HOUR).sick, restarted_at=NOW - HOUR, drifted_since=NOW - HOUR)
+    build = full_nodes("a", **unready())
+    if lost == "group":
+        build.groups.clear()
+        build.more["gaps"] = (MissingData("provider/test", "it does not answer"),)
+        after = decide(build, policy(SICK), Memory(nodes={"a": known})).memory
+    else:
+        snapshot, memory = build.snapshot(), Memory(nodes={"a": known})
+        after = plan_cluster(snapshot, policy(SICK), memory, NOW, 0, clock=lambda: 1e6, within=0.0)[1]
+    assert after.nodes["a"].restarted_at == known.restarted_at
+    assert [item.since for item in after.nodes["a"].sick.values()] == [NOW - HOUR]

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.command import DisruptionCommand
-from chalicelib.model.memory import NodeMemory, Replacement, ReplacementState
+from chalicelib.model.memory import NodeMemory, ReplacementState
 from chalicelib.model.node import Node
 from chalicelib.model.plan import LifecycleVerdict, Removal, Restart
 from chalicelib.model.policy import RepairAction
@@ -113,7 +113,6 @@ class _Renewal:
             self.simulated,
             self.budgets,
             judge=self._judge,
-            confirm=self._confirm,
             reservation=self.reservation,
             proposals=self._proposals(),
             reasons=REASONS,
@@ -253,6 +252,9 @@ class _Renewal:
         same = self.proposed.setdefault((due_node.why, group), [])
         if (full := self._no_room_for(group, len(same))) is not None:
             return full
+        template = self.state.groups[group].template
+        assert template is not None, "a group that may grow"
+        self._purchasable().take(template.node, 1, self.state.groups[group].group)
         same.append(candidate)
         self.budgets.promise([candidate.node.name])
         return None
@@ -268,7 +270,8 @@ class _Renewal:
         return None if allowance.nodes > 0 else allowance.stop
 
     def _purchasable(self) -> ResourceLimiter:
-        self._limiter = self._limiter or ResourceLimiter(self.state)
+        """Return what may still be bought beside what is proposed already."""
+        self._limiter = self._limiter or self.budgets.purchasable()
         return self._limiter
 
     def _group_for(self, candidate: Candidate, due_node: DueNode) -> str | Reason:
@@ -362,20 +365,6 @@ class _Renewal:
             return candidates
         places = self._places(candidates)
         return places if isinstance(places, Reason) else self._move(places, "", self.due[names[0]].why)
-
-    def _confirm(self, replacement: Replacement) -> JudgedMove | Reason:
-        """Judge a replacement of which nothing is bought yet."""
-        candidates = self._still_due(replacement.nodes)
-        if isinstance(candidates, Reason):
-            return candidates
-        removals = [_simulated(candidate) for candidate in candidates]
-        for removal in removals:
-            refusal = self.budgets.standing_refusal(removal, replacement.reason)
-            refusal = refusal or self.budgets.disruption_refusal(removal.group, [removal.node.name], replacement.reason)
-            if refusal is not None:
-                return refusal
-            self.budgets.promise([removal.node.name])
-        return self._move(removals, replacement.purchases[0].group, replacement.reason)
 
     def _still_due(self, names: Sequence[str]) -> list[Candidate] | Reason:
         candidates: list[Candidate] = []
