@@ -35,7 +35,8 @@ _TAINTS = {
     "node.cloudprovider.kubernetes.io/shutdown": 0.0,
     "node.kubernetes.io/out-of-service": 0.0,
 }
-"""Taint -> seconds from our first sight until the machine goes; 0: it is off."""
+"""Taint -> seconds from our first sight until the machine goes; 0: it is off, unless its node is Ready: then nobody has
+taken the taint off."""
 INTERRUPTION_TAINTS = frozenset({*_TAINTS, REBALANCE_TAINT})
 """Taints of a single machine, which a new node of its group does not have."""
 _EXPIRED, _TO_BE_TERMINATED, _EXPIRES_AFTER = "InstanceExpired", "InstanceToBeTerminated", 300.0
@@ -62,7 +63,12 @@ whether its group is a spot group."""
 
 
 def _by_taint(key: str, seconds: float) -> Deadline:
-    return lambda node, seen_at, _: seen_at + seconds if node.taint(key) is not None else None
+    def leaves_at(node: Node, seen_at: float, _spot: bool) -> float | None:  # noqa: FBT001 - one form for the table
+        if node.taint(key) is None or (seconds == 0.0 and _is_ready(node)):
+            return None
+        return seen_at + seconds
+
+    return leaves_at
 
 
 def _by_condition(node: Node, seen_at: float, _spot: bool) -> float | None:  # noqa: FBT001 - one form for the table

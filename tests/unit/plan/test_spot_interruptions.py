@@ -123,6 +123,8 @@ def test_spot_1_deadline_counts_from_the_first_sight() -> None:
 
 
 EXPIRES = Condition("InstanceExpired", "True", "InstanceToBeTerminated", NOW - 40.0)
+OFF, OUT_OF_SERVICE = "node.cloudprovider.kubernetes.io/shutdown", "node.kubernetes.io/out-of-service"
+UNREADY = Condition("Ready", "Unknown", "NodeStatusUnknown", NOW - 60.0)
 SIGNALS = [
     ("cce", {"taints": (CCE,)}, 180.0),
     ("nth spot", {"taints": (f"{NTH}spot-itn",)}, 120.0),
@@ -130,8 +132,8 @@ SIGNALS = [
     ("nth lifecycle", {"taints": (f"{NTH}asg-lifecycle-termination",)}, 120.0),
     ("azure", {"taints": ("remediator.kubernetes.azure.com/unschedulable",)}, 30.0),
     ("earliest of two", {"taints": (CCE, f"{NTH}spot-itn")}, 120.0),
-    ("off", {"taints": ("node.cloudprovider.kubernetes.io/shutdown",)}, 0.0),
-    ("out of service", {"taints": ("node.kubernetes.io/out-of-service",)}, 0.0),
+    ("off", {"taints": (OFF,), "conditions": (UNREADY,)}, 0.0),
+    ("out of service", {"taints": (OUT_OF_SERVICE,), "conditions": (UNREADY,)}, 0.0),
     ("SPOT_3 ack", {"taints": (), "conditions": (READY, EXPIRES)}, 260.0),
     ("shutting down", {"taints": (), "conditions": (SHUT_DOWN,)}, 0.0),
 ]
@@ -144,6 +146,8 @@ def test_each_signal_has_its_deadline(build: dict[str, Any], seconds: float) -> 
 
 
 NO_SIGNALS = [
+    ("ready although off", {"taints": (OFF,)}),
+    ("ready although out of service", {"taints": (OUT_OF_SERVICE,)}),
     ("rebalance recommendation", {"taints": (f"{NTH}rebalance-recommendation",)}),
     ("condition False", {"taints": (), "conditions": (READY, Condition("InstanceExpired", "False", "x", OLD))}),
     ("expired for another reason", {"taints": (), "conditions": (READY, Condition("InstanceExpired", "True", "y"))}),
