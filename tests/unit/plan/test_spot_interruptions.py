@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.memory import (
     BreakerState,
+    FailedRemoval,
     GroupMemory,
     InterruptionNotice,
     InterruptionRisk,
@@ -26,6 +28,7 @@ from chalicelib.model.operation import (
     OperationStatus,
     RemovalTarget,
 )
+from chalicelib.model.outcome import NOTICE_TAKEN_BACK, Failed
 from chalicelib.model.pause import Pause, PausedPart
 from chalicelib.model.plan import Plan, Removal
 from chalicelib.model.policy import (
@@ -41,6 +44,8 @@ from chalicelib.model.policy import (
 )
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.selector import Selector
+from chalicelib.model.timeouts import RETURN_TIME, leaving_time
+from chalicelib.operations.memory_updates import memory_updates
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.state.readiness import Bucket
@@ -535,3 +540,35 @@ def test_verdict_names_deadline_and_signal() -> None:
     assert reasons["a"].code.value == "NodeAtRisk"
     assert reasons["a"].params == {"signal": f"taint {CCE}", "until": NOW + 120.0}
     assert NodeMemory() == memory.nodes.get("a", NodeMemory())
+
+
+def test_permanent_signal_is_acted_on_again_after_a_growing_delay_only() -> None:
+    build, policy = at_risk(taints=(f"{NTH}spot-itn",)), document()
+    memory, began = Memory(), []
+    for minute in range(120):
+        now = NOW + 60.0 * minute
+        for operation in memory.operations:  # its vendor does not take the node
+            if now >= leaving_time(operation.spec) + RETURN_TIME:
+                failed, _ = memory_updates(operation, Failed(NOTICE_TAKEN_BACK, "is Ready"), policy.options, now)
+                assert failed is not None
+                groups = {"g": failed(memory.groups["g"])}
+                memory = msgspec.structs.replace(memory, groups=groups, operations=())
+        plan, memory = decide(build, policy, memory, now)
+        new = tuple(op for op in plan.operations if op.spec.kind is OperationKind.DELETE_NODES)
+        began += [now - NOW for _ in new]
+        memory = msgspec.structs.replace(memory, operations=memory.operations + new)
+    # Each lasts RETURN_TIME, the first one until its deadline before that.
+    pauses = [after - before - RETURN_TIME for before, after in pairwise(began)]
+    assert pauses == [120.0 + 300.0, 600.0, 1200.0, 1800.0]
+
+
+def test_notice_that_was_taken_back_does_not_delay_other_removals() -> None:
+    build = cluster().node("a", "4", "16Gi", group="g").node("b", "4", "16Gi", group="g").running("b", 1, "1")
+    build.group("g", max=10)
+    policy = Policy("test", mode=Mode.ACTIVE, options=Options(scale_down_unneeded_time=0.0))
+    removed = []
+    for taken_back in (False, True):
+        failed = {"a": FailedRemoval(NOW + 600.0, 3, "why", taken_back)}
+        memory = Memory(groups={"g": GroupMemory(target=2, failed_removals=failed)})
+        removed.append([removal.node for removal in decide(build, policy, memory)[0].removals])
+    assert removed == [[], ["a"]]
