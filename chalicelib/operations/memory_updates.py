@@ -121,8 +121,8 @@ def _interrupted(operation: Operation, outcome: Succeeded) -> GroupPatch:
 
 
 def _delay_next(operation: Operation, failure: Failed, options: Options, now: float) -> GroupPatch:
-    """Return the patch that delays the node's next removal (or evacuation, see above), longer after every failure, so that it is not the first in
-    every pass and does not block all others."""
+    """Return the patch that delays the node's next removal, longer after every failure, so that it is not the first in
+    every pass and does not block all others. A notice that was taken back delays the next evacuation only."""
     why, taken_back = failure.message[:_WHY], failure.error_class == NOTICE_TAKEN_BACK
 
     def group(memory: GroupMemory) -> GroupMemory:

@@ -98,11 +98,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["removal.blocked/n"],
     ),
     "notice-taken-back": (
-        {
-            "memory": Memory(
-                groups={"g": GroupMemory(failed_removals={"n": FailedRemoval(NOW, 3, "", taken_back=True)})}
-            )
-        },
+        {"memory": Memory(groups={"g": GroupMemory(failed_removals={"n": FailedRemoval(NOW, 3, taken_back=True)})})},
         [],
     ),
     "removal-failed-twice": (

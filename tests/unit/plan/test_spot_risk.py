@@ -150,6 +150,22 @@ def test_label_makes_a_group_spot(label: tuple[str, str]) -> None:
     assert spot_groups(state_of(build)) == {"g"}
 
 
+def test_group_that_only_its_nodes_called_spot_stays_spot_without_them() -> None:
+    policy = Policy("test", mode=Mode.ACTIVE, spot=Spot(), prices=PRICES)
+    build = cluster().node("a", "4", "16Gi", group="g", labels={"karpenter.sh/capacity-type": "spot"}).group("g")
+    _, memory = plan_cluster(build.snapshot(), policy, Memory(), NOW, 0)
+    before = msgspec.structs.replace(learnt(3.0, 500.0, nodes=1), last_notice=NOW - 60.0)
+    groups = {"g": msgspec.structs.replace(memory.groups["g"], risk=before)}
+    memory = msgspec.structs.replace(memory, groups=groups)
+    for minutes in (1, 2):
+        _, memory = plan_cluster(cluster().group("g", target=0).snapshot(), policy, memory, NOW + 60.0 * minutes, 0)
+    risk = memory.groups["g"].risk
+    assert risk is not None
+    assert (round(risk.interruptions, 2), risk.nodes, risk.last_notice) == (3.0, 0, NOW - 60.0)
+    own = cluster().group("g", target=0, template=node("new"))  # what the provider says now counts
+    assert spot_groups(build_cluster_state(own.snapshot(), policy, memory, NOW + 180.0)) == frozenset()
+
+
 NAMES = [
     ("by id", ("sp",), {"sp"}),
     ("by pool", ("pool",), {"od", "sp"}),

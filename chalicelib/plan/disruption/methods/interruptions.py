@@ -49,8 +49,8 @@ def evacuate(
 
 def _is_left_alone(name: str, state: ClusterState) -> bool:
     """Return whether nothing is to be done: the group could not be read or may be another cluster's, the vendor is
-    deleting the machine already, or it has not taken it after its last deadline, a short time ago. An instant too far away comes
-    from a wrong clock."""
+    deleting the machine already, or it has not taken it after its last deadline, a short time ago. An instant too far
+    away comes from a wrong clock."""
     group, node = state.groups[state.group_of[name]], _node(name, state)
     failed = group.memory.failed_removals.get(name)
     deleting = any(
