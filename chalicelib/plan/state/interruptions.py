@@ -42,6 +42,9 @@ INTERRUPTION_TAINTS = frozenset({*_TAINTS, REBALANCE_TAINT})
 _EXPIRED, _TO_BE_TERMINATED, _EXPIRES_AFTER = "InstanceExpired", "InstanceToBeTerminated", 300.0
 _FARTHEST = 24 * HOUR
 """Seconds ahead within which a provider's time is a notice; what is farther away is the end of a contract."""
+_OUTDATED = 24 * HOUR
+"""Seconds after its deadline for which a notice is remembered. An older one was of another time, such as before an
+outage of Outscaler; a signal that is still there is a new notice."""
 _BY_PROVIDER, _EARLIER = "its provider says so", "announced before"
 
 
@@ -117,6 +120,7 @@ def announcements(
         for group_id, known_group in memory.items()
         if known_group.risk is not None
         for name, notice in known_group.risk.notices.items()
+        if now - max(notice.seen_at, notice.leaves_at) <= _OUTDATED
     }
     stopped_by_us = _stopped_by_us(operations)
     announced: dict[str, Announcement] = {}

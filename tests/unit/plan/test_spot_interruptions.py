@@ -572,3 +572,43 @@ def test_notice_that_was_taken_back_does_not_delay_other_removals() -> None:
         memory = Memory(groups={"g": GroupMemory(target=2, failed_removals=failed)})
         removed.append([removal.node for removal in decide(build, policy, memory)[0].removals])
     assert removed == [[], ["a"]]
+
+
+def test_notices_are_forgotten_once_without_spec_spot() -> None:
+    build = at_risk(taints=(), conditions=(UNREADY,))
+    memory, policy = noticed(NOW - 60.0, NOW + 60.0), document(None)
+    after = decide(build, policy, memory)[1]
+    risk = memory.groups["g"].risk
+    assert risk is not None
+    assert after.groups["g"].risk == msgspec.structs.replace(risk, notices={})
+    again = decide(build, policy, after, NOW + 60.0)[1]
+    assert again.groups["g"].risk is after.groups["g"].risk
+    assert evacuated(decide(build, document(), again, NOW + 120.0)[0]) == {}
+    on_demand = Memory(groups={"g": GroupMemory(risk=InterruptionRisk(notices=risk.notices))})
+    assert decide(build, policy, on_demand)[1].groups["g"].risk is None
+
+
+@pytest.mark.parametrize(("age", "holds"), [(86_400.0, True), (86_401.0, False)])
+def test_notice_is_forgotten_a_day_after_its_deadline(age: float, holds: bool) -> None:
+    build = at_risk(taints=(), conditions=(UNREADY,))
+    plan, _ = decide(build, memory=noticed(NOW - age - 120.0, NOW - age))
+    assert list(evacuated(plan)) == ["a"] * holds
+
+
+def test_signal_that_outlasts_its_notice_is_a_new_one() -> None:
+    old = NOW - 10 * 86_400.0
+    plan, memory = decide(at_risk(), memory=noticed(old, old + 180.0))
+    assert evacuated(plan)["a"].leaves_at == NOW + 180.0
+    risk = memory.groups["g"].risk
+    assert risk is not None
+    assert risk.notices == {"a": InterruptionNotice(NOW, NOW + 180.0)}
+
+
+def test_old_condition_of_a_node_that_stays_is_not_written_in_each_pass() -> None:
+    since = NOW - 10 * 86_400.0
+    expired = Condition("InstanceExpired", "True", "InstanceToBeTerminated", since)
+    build = at_risk(taints=(), conditions=(READY, expired))
+    _, first = decide(build, memory=noticed(since, since + 300.0))
+    _, second = decide(build, memory=first, now=NOW + 60.0)
+    assert first.groups["g"].risk is not None
+    assert second.groups["g"].risk is first.groups["g"].risk

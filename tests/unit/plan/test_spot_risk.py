@@ -72,9 +72,11 @@ def test_premium_is_divided_by_the_aggressiveness() -> None:
 
 
 def test_spot_15_a_week_without_nodes_halves_what_was_learnt() -> None:
-    risk = next_of(pool_of_ten(), learnt(3.0, 500.0), NOW + WEEK)
+    risk: InterruptionRisk | None = learnt(3.0, 500.0)
+    for day in range(1, 8):
+        risk = next_of(pool_of_ten(), risk, NOW + day * WEEK / 7)
     assert risk is not None
-    assert (risk.interruptions, risk.hours) == (1.5, 250.0)
+    assert (round(risk.interruptions, 4), round(risk.hours, 3)) == (1.5, 250.0)
     assert round(float(hazard(state_of(pool_of_ten()).groups["sp"].group, GroupMemory(risk=risk))), 6) == 0.002577
 
 
@@ -93,6 +95,14 @@ def test_impossible_rate_of_a_vendor_counts_as_none(rate: float) -> None:
 def test_hours_of_nodes_accumulate() -> None:
     risk = next_of(pool_of_ten(4), learnt(0.0, 0.0, nodes=4), NOW + 2 * HOUR)
     assert risk == InterruptionRisk(counted_at=NOW + 2 * HOUR, nodes=4, hours=8.0)
+
+
+def test_a_pass_counts_a_day_at_most() -> None:
+    day, years = (next_of(pool_of_ten(5), learnt(3.0, 500.0, nodes=5), NOW + days * 86_400.0) for days in (1, 3650))
+    assert day is not None
+    assert years == msgspec.structs.replace(day, counted_at=NOW + 3650 * 86_400.0)
+    assert 572.0 < day.hours < 573.0  # 500 less a seventh of a half-life, and 5 nodes for 24 h
+    assert 2.71 < day.interruptions < 2.72
 
 
 @pytest.mark.parametrize(("seconds", "written"), [(60.0, False), (3599.0, False), (3600.0, True)])
