@@ -43,11 +43,13 @@ class Backoff(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class FailedRemoval(msgspec.Struct, frozen=True, omit_defaults=True):
     """A node whose removal failed. until: it is not tried again before; times: consecutive failures; why: the last
-    failure."""
+    failure. taken_back: its vendor did not take it although it had said so; this delays evacuations only, and is no
+    failure of ours."""
 
     until: float
     times: int = 1
     why: str = ""
+    taken_back: bool = False
 
 
 class DrainedOwner(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -230,7 +230,7 @@ def _groups_at_max(facts: ClusterFacts) -> Iterator[NoticeCondition]:
 def _removals_blocked(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     for group, memory in sorted(facts.memory.groups.items()):
         for node, failed in sorted(memory.failed_removals.items()):
-            if failed.times >= IN_A_ROW:
+            if failed.times >= IN_A_ROW and not failed.taken_back:
                 yield NoticeCondition(
                     "removal.blocked",
                     f"removal.blocked/{node}",

@@ -6,7 +6,8 @@
     remove  done     last_delete, last_scale_down
             failed   last_failure, last_scale_down_failure
             interrupted, done: the target is lower by what the provider has deleted, and no cooldown starts;
-            failed: nothing, because the vendor has not taken the node
+            failed: nothing, because the vendor has not taken the node; the next evacuation of a node whose notice was
+            taken back is delayed, longer every time, and nothing else is
     restart done     nothing
             failed   the node's next removal or restart is delayed; no cooldown starts
     shrink  done     the request is over; the target is what it was lowered to
@@ -31,7 +32,7 @@ import msgspec
 
 from chalicelib.model.memory import NOT_BEGUN, FailedRemoval, GroupMemory, Memory, Replacement, ScaleUpRequest
 from chalicelib.model.operation import Operation, OperationKind
-from chalicelib.model.outcome import ABANDONED, Failed, Succeeded
+from chalicelib.model.outcome import ABANDONED, NOTICE_TAKEN_BACK, Failed, Succeeded
 from chalicelib.model.policy import Options
 from chalicelib.model.timeouts import provision_deadline, retry_delay
 from chalicelib.operations.step_context import NOT_STARTED
@@ -121,23 +122,26 @@ def _interrupted(operation: Operation, outcome: Succeeded) -> GroupPatch:
 
 def _delay_next(operation: Operation, failure: Failed, options: Options, now: float) -> GroupPatch:
     """Return the patch that delays the node's next removal, longer after every failure, so that it is not the first in
-    every pass and does not block all others."""
-    why = failure.message[:_WHY]
+    every pass and does not block all others. A notice that was taken back delays the next evacuation only."""
+    why, taken_back = failure.message[:_WHY], failure.error_class == NOTICE_TAKEN_BACK
 
     def group(memory: GroupMemory) -> GroupMemory:
         failed = dict(memory.failed_removals)
         for target in operation.spec.targets:
-            times = failed[target.node].times + 1 if target.node in failed else 1
-            failed[target.node] = FailedRemoval(now + retry_delay(times, options), times, why)
+            before = failed.get(target.node)
+            times = before.times + 1 if before is not None and before.taken_back == taken_back else 1
+            failed[target.node] = FailedRemoval(now + retry_delay(times, options), times, why, taken_back)
         return msgspec.structs.replace(memory, failed_removals=failed)
 
     return group
 
 
 def _not_removed(operation: Operation, failure: Failed, options: Options, now: float) -> MemoryUpdate:
-    if failure.error_class in OURS or operation.spec.interrupted:
-        return NO_UPDATE
     delay_next = _delay_next(operation, failure, options, now)
+    if operation.spec.interrupted:
+        return (delay_next, None) if failure.error_class == NOTICE_TAKEN_BACK else NO_UPDATE
+    if failure.error_class in OURS:
+        return NO_UPDATE
 
     def group(memory: GroupMemory) -> GroupMemory:
         return msgspec.structs.replace(delay_next(memory), last_failure=now)

@@ -15,6 +15,7 @@ from chalicelib.model.memory import (
     ConsolidationMemory,
     DrainedOwner,
     GroupMemory,
+    InterruptionRisk,
     LearntTemplate,
     Memory,
     NodeMemory,
@@ -83,10 +84,15 @@ def next_memory(
 
 
 def _with_spot(memory: GroupMemory, group: NodeGroupState, state: ClusterState, scale_up: ScaleUpPlan) -> GroupMemory:
-    """Return a group's next memory with its interruptions and its purchases as a fallback; unchanged without
-    spec.spot."""
-    if state.policy.spot is None or group.group.error:
+    """Return a group's next memory with its interruptions and its purchases as a fallback. Without spec.spot no notice
+    is remembered, so that none of now holds when spec.spot returns; the rest stays as it is."""
+    if group.group.error:
         return memory
+    if state.policy.spot is None:
+        if memory.risk is None or not memory.risk.notices:
+            return memory
+        left: InterruptionRisk | None = msgspec.structs.replace(memory.risk, notices={})
+        return msgspec.structs.replace(memory, risk=left if left != InterruptionRisk() else None)
     bought = [growth.group for growth in scale_up.scale_ups]
     risk, since = next_risk(group, state), next_fallback(group, bought, scale_up.fallback, state.now)
     memory = memory if since == memory.fallback_since else msgspec.structs.replace(memory, fallback_since=since)

@@ -90,9 +90,12 @@ class RoleCase(msgspec.Struct, frozen=True):
         return {each.file for each in (*self.workload, *self.management)}
 
 
+_REPAIRS: Mapping[str, Any] = {"repair": [{"condition": "KernelDeadlock", "after": "10m"}]}
+
+
 def capi_case(*, separate: bool, namespaces: Sequence[str], group: str = "", **spec: Any) -> RoleCase:
-    """A policy of Cluster API. separate: in a management cluster of its own. namespaces: which the policy names, none
-    for the whole cluster."""
+    """A policy of Cluster API that uses all rules of its role, those for repairs included. separate: in a management
+    cluster of its own. namespaces: which the policy names, none for the whole cluster."""
     settings: Json = {"clusterName": "c1"} if len(namespaces) < 2 else {}
     if len(namespaces) == 1:
         settings["namespace"] = namespaces[0]
@@ -109,7 +112,7 @@ def capi_case(*, separate: bool, namespaces: Sequence[str], group: str = "", **s
     return RoleCase(
         workload=(Manifest(WORKLOAD), *(() if separate else roles)),
         management=roles if separate else (),
-        spec={"providers": {"clusterapi": settings}, **spec},
+        spec={"providers": {"clusterapi": settings}, "nodeLifecycle": _REPAIRS, **spec},
         capi_group=group or GROUP,
         capi_namespace=namespaces[0] if namespaces else "default",
     )

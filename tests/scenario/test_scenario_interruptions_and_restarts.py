@@ -139,7 +139,9 @@ def test_node_whose_notice_is_taken_back_is_given_back(stage: ScenarioRunner, mo
         assert cloud.deleted == []
         (ended,) = world.ended("remove")
         assert (ended["state"], ended["class"]) == ("abandoned", "NoticeTakenBack")
-        assert world.store.memory.look("shop").groups["spot"].failed_removals == {}
+        memory = world.store.memory.look("shop").groups["spot"]
+        assert [failed.taken_back for failed in memory.failed_removals.values()] == [True]
+        assert memory.last_failure == 0.0
 
     stage.play(tell, grain=5.0)
 

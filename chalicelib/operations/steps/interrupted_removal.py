@@ -24,7 +24,7 @@ from chalicelib.kube.errors import ClusterError, NotFound
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import NOTICE_TAKEN_BACK, Failed, InProgress, Outcome, Succeeded
-from chalicelib.model.timeouts import LONGEST_NOTICE, RETURN_TIME, interruption_deadline, leaving_time
+from chalicelib.model.timeouts import LONGEST_NOTICE, RETURN_TIME, SHORTEST_NOTICE, interruption_deadline, leaving_time
 from chalicelib.model.timestamps import format_time
 from chalicelib.operations.removal_progress import Progress, next_step, read, stay_in_step
 from chalicelib.operations.step_context import (
@@ -104,13 +104,33 @@ def taint(operation: Operation, context: StepContext, now: float) -> Outcome:
 @_persistent
 def evict(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Request the evictions that have not been granted, a few per step, and again until all pods are gone. A pod has
-    no more time to end than its machine has."""
+    no more time to end than its machine has.
+
+    A node that is still Ready after its deadline runs, so its evictions are requested once before it is deleted. An API
+    that does not answer prevents that only for the shortest notice."""
     progress, leaves_at = read(operation), leaving_time(operation.spec)
     present = present_nodes(operation, progress, context)
     if not present:
         return _gone(progress)
-    if now >= leaves_at:
+    try:
+        if now >= leaves_at and (progress.wait.since or not _is_ready(present, context)):
+            return next_step(operation, progress, "delete")
+        return _request_evictions(operation, progress, context, present, now)
+    except ClusterError:
+        if now < max(leaves_at, operation.spec.created_at + SHORTEST_NOTICE):
+            raise
         return next_step(operation, progress, "delete")
+
+
+def _is_ready(names: Iterable[str], context: StepContext) -> bool:
+    nodes = [context.cluster.node(name) for name in names]
+    return any(node is not None and node.ready for node in nodes)
+
+
+def _request_evictions(
+    operation: Operation, progress: Progress, context: StepContext, present: Iterable[str], now: float
+) -> Outcome:
+    leaves_at = leaving_time(operation.spec)
     pods = [(name, pod) for name in present for pod in _pods_that_leave(name, context, now)]
     due = [(name, pod) for name, pod in pods if _is_due(name, pod, progress)]
     granted: list[str] = []
@@ -127,7 +147,7 @@ def evict(operation: Operation, context: StepContext, now: float) -> Outcome:
     outcome = (
         stay_in_step(operation, progress, "evict", 0.0)
         if len(due) > EVICTIONS_PER_STEP
-        else _end_of_round(operation, progress, pods, leaves_at - now)
+        else _end_of_round(operation, progress, pods, leaves_at - now, now)
     )
     return msgspec.structs.replace(outcome, evicted=tuple(granted), refused=tuple(refused))
 
@@ -145,16 +165,17 @@ def _is_due(name: str, pod: PodState, progress: Progress) -> bool:
 
 
 def _end_of_round(
-    operation: Operation, progress: Progress, pods: Iterable[tuple[str, PodState]], remaining: float
+    operation: Operation, progress: Progress, pods: Iterable[tuple[str, PodState]], remaining: float, now: float
 ) -> InProgress:
-    """Begin the next round in a moment, while there are pods. remaining: seconds until the vendor's deadline."""
+    """Begin the next round in a moment, while there are pods. remaining: seconds until the vendor's deadline. The wait
+    of the step says that a round was completed."""
     if not [*pods]:
         return next_step(operation, progress, "delete")
     blocked = next((progress.nodes[name].blocked for name in progress.live if progress.nodes[name].blocked), "")
     pause = max(LEAST, min(max(RETRY, progress.again), LONGEST_RETRY, remaining))
     for name in progress.live:
         progress = progress.change(name, blocked="")
-    again = msgspec.structs.replace(progress, cursor="", again=0.0)
+    again = msgspec.structs.replace(progress, cursor="", again=0.0, wait=progress.wait.next(now, pause))
     return stay_in_step(operation, again, "evict", pause, blocked)
 
 

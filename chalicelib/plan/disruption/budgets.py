@@ -255,7 +255,7 @@ class Budgets:
         a wrong clock."""
         now, longest = self.state.now, self.state.options.max_node_group_backoff_duration
         failed = self.state.groups[removal.group].memory.failed_removals.get(removal.node.name)
-        if failed is None or not now < failed.until <= now + longest:
+        if failed is None or failed.taken_back or not now < failed.until <= now + longest:
             return None
         return Reason.of(ReasonCode.REMOVAL_FAILED, until=failed.until, detail=failed.why)
 

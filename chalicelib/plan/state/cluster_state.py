@@ -133,7 +133,7 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
     owners, deleted = _owners((node for node in snapshot.nodes if node.name not in contested), groups)
     removing = tuple(op for op in memory.operations if op.is_open and op.spec.kind is OperationKind.DELETE_NODES)
     members = _members(snapshot.nodes, owners)
-    groups = marked_spot(groups, members, policy.spot)
+    groups = marked_spot(groups, members, memory.templates, policy.spot)
     announced = announcements(snapshot.nodes, owners, groups, memory.groups, memory.operations, now)
     at_risk = acted_on(announced, policy.spot)
     restarting = _restarting(memory.operations)

@@ -35,12 +35,16 @@ _TAINTS = {
     "node.cloudprovider.kubernetes.io/shutdown": 0.0,
     "node.kubernetes.io/out-of-service": 0.0,
 }
-"""Taint -> seconds from our first sight until the machine goes; 0: it is off."""
+"""Taint -> seconds from our first sight until the machine goes; 0: it is off, unless its node is Ready: then nobody has
+taken the taint off."""
 INTERRUPTION_TAINTS = frozenset({*_TAINTS, REBALANCE_TAINT})
 """Taints of a single machine, which a new node of its group does not have."""
 _EXPIRED, _TO_BE_TERMINATED, _EXPIRES_AFTER = "InstanceExpired", "InstanceToBeTerminated", 300.0
 _FARTHEST = 24 * HOUR
 """Seconds ahead within which a provider's time is a notice; what is farther away is the end of a contract."""
+_OUTDATED = 24 * HOUR
+"""Seconds after its deadline for which a notice is remembered. An older one was of another time, such as before an
+outage of Outscaler; a signal that is still there is a new notice."""
 _BY_PROVIDER, _EARLIER = "its provider says so", "announced before"
 
 
@@ -62,7 +66,12 @@ whether its group is a spot group."""
 
 
 def _by_taint(key: str, seconds: float) -> Deadline:
-    return lambda node, seen_at, _: seen_at + seconds if node.taint(key) is not None else None
+    def leaves_at(node: Node, seen_at: float, _spot: bool) -> float | None:  # noqa: FBT001 - one form for the table
+        if node.taint(key) is None or (seconds == 0.0 and _is_ready(node)):
+            return None
+        return seen_at + seconds
+
+    return leaves_at
 
 
 def _by_condition(node: Node, seen_at: float, _spot: bool) -> float | None:  # noqa: FBT001 - one form for the table
@@ -111,6 +120,7 @@ def announcements(
         for group_id, known_group in memory.items()
         if known_group.risk is not None
         for name, notice in known_group.risk.notices.items()
+        if now - max(notice.seen_at, notice.leaves_at) <= _OUTDATED
     }
     stopped_by_us = _stopped_by_us(operations)
     announced: dict[str, Announcement] = {}

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from chalicelib.model.group import NodeGroup
+from chalicelib.model.memory import LearntTemplate
 from chalicelib.model.node import Node
 from chalicelib.model.policy import Spot
 
@@ -34,16 +35,22 @@ def names_of(group: NodeGroup) -> set[str]:
 
 
 def marked_spot(
-    groups: Sequence[NodeGroup], members: Mapping[str, Sequence[Node]], spot: Spot | None
+    groups: Sequence[NodeGroup],
+    members: Mapping[str, Sequence[Node]],
+    learnt: Mapping[str, LearntTemplate],
+    spot: Spot | None,
 ) -> tuple[NodeGroup, ...]:
     """Return the groups with NodeGroup.spot as the policy wants it: for those that it names, else for those that their
-    provider or a label calls spot. Unchanged without spec.spot. members: group id -> its nodes."""
+    provider or a label calls spot. Unchanged without spec.spot. members: group id -> its nodes; learnt: group id -> the
+    template of earlier ones, whose labels count while a group has neither nodes nor a template of its own."""
     if spot is None:
         return tuple(groups)
     chosen = {group for name in spot.groups for group in _named(name, groups)}
 
     def counts(group: NodeGroup) -> bool:
-        nodes = members.get(group.id) or ([group.template] if group.template is not None else [])
+        known = learnt.get(group.id)
+        template = group.template if group.template is not None or known is None else known.node
+        nodes = members.get(group.id) or ([template] if template is not None else [])
         return group.id in chosen if spot.groups else group.spot or any(is_spot(node, None) for node in nodes)
 
     return tuple(

@@ -23,6 +23,8 @@ from chalicelib.plan.state.spot_groups import vendor_pool
 
 HALF_LIFE = 7 * 24 * HOUR
 """Seconds after which what was learnt of a group counts half."""
+LONGEST_STEP = 24 * HOUR
+"""Seconds that one pass counts at most: after a longer time Outscaler or its clock had stopped, or its clock jumped."""
 PAID_OVER = 24
 """Hours over which the disruption of an interruption is spread, as all costs of a move that are paid once."""
 
@@ -53,7 +55,7 @@ def next_risk(group: NodeGroupState, state: ClusterState) -> InterruptionRisk | 
     if before is None:
         return _first_risk(notices, group, state)
     gone = sum(name not in state.buckets for name in before.notices)
-    elapsed = max(0.0, now - before.counted_at)
+    elapsed = min(max(0.0, now - before.counted_at), LONGEST_STEP)
     if notices == before.notices and len(group.nodes) == before.nodes and not gone:
         if elapsed < HOUR and before.counted_at <= now:
             return before

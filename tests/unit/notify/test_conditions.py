@@ -97,6 +97,10 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"memory": Memory(groups={"g": GroupMemory(failed_removals={"n": FailedRemoval(NOW, 3, "stuck")})})},
         ["removal.blocked/n"],
     ),
+    "notice-taken-back": (
+        {"memory": Memory(groups={"g": GroupMemory(failed_removals={"n": FailedRemoval(NOW, 3, taken_back=True)})})},
+        [],
+    ),
     "removal-failed-twice": (
         {"memory": Memory(groups={"g": GroupMemory(failed_removals={"n": FailedRemoval(NOW, 2)})})},
         [],

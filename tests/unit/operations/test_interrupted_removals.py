@@ -144,6 +144,37 @@ def test_provider_is_asked_at_the_deadline_although_pods_remain() -> None:
     assert fixture.now == START + 60.0
 
 
+def make_unready(fixture: OperationFixture) -> None:
+    node = fixture.cluster.nodes["g-1"]
+    fixture.cluster.nodes["g-1"] = type(node)(node.name, node.uid, node.provider_id, taints=node.taints, ready=False)
+
+
+def test_node_that_is_ready_after_its_deadline_is_evacuated_once_before_it_is_deleted() -> None:
+    keys = [f"default/p-{number:02}" for number in range(25)]
+    fixture = scene(*keys)
+    fixture.cluster.add_budget("p", ["default/p-07"], room=0)
+    assert fixture.play(interrupted("g-1", *keys, leaves_at=START - 5.0)) == DELETED
+    assert evictions(fixture) == keys
+
+
+def test_node_that_is_off_at_its_deadline_is_deleted_at_once() -> None:
+    fixture = scene("default/a")
+    make_unready(fixture)
+    assert fixture.play(interrupted("g-1", "default/a", leaves_at=START)) == DELETED
+    assert evictions(fixture) == []
+
+
+def test_round_after_the_deadline_waits_for_the_api_for_the_shortest_notice() -> None:
+    fixture = scene("default/a")
+    fixture.cluster.fail_next("pods_on", kube.Unavailable("down"), times=3)
+    assert fixture.play(interrupted("g-1", "default/a", leaves_at=START)) == DELETED
+    assert evictions(fixture) == ["default/a"]
+    fixture = scene("default/a")
+    fixture.cluster.fail_next("pods_on", kube.Unavailable("down"), times=1000)
+    assert fixture.play(interrupted("g-1", "default/a", leaves_at=START)) == DELETED
+    assert START + SHORTEST_NOTICE <= fixture.now <= START + SHORTEST_NOTICE + 15.0
+
+
 # SPOT_21
 @each_row("step", ["look", "taint", "evict", "delete", "leave"])
 def test_machine_that_goes_first_is_a_success(step: str) -> None:
@@ -242,8 +273,7 @@ def test_provider_that_waits_for_the_vendor_ends_when_the_notice_is_taken_back(
 def test_node_that_is_switched_off_after_its_deadline_is_gone() -> None:
     fixture = scene("default/a", least=2)
     operation = fixture.play_until(interrupted("g-1", "default/a"), "leave")
-    node = fixture.cluster.nodes["g-1"]
-    fixture.cluster.nodes["g-1"] = type(node)(node.name, node.uid, node.provider_id, taints=node.taints, ready=False)
+    make_unready(fixture)
     outcome = fixture.play(operation)
     assert outcome == Succeeded({"removed": 1, "nodes": "g-1", "gone": "g-1", "unconfirmed": "g-1"})
     assert fixture.now >= interruption_deadline(operation.spec)

@@ -58,7 +58,22 @@ def test_interruption_starts_no_cooldown_and_lowers_what_the_provider_lowered(
     assert patch(GroupMemory(target=5)) == GroupMemory(target=target)
 
 
-@each_row("error_class", [NOTICE_TAKEN_BACK, "Conflict", "DeadlineExceeded", "InvalidRequest"])
+def test_notice_that_was_taken_back_delays_the_next_evacuation_and_nothing_else() -> None:
+    options, ordinary = Options(), FailedRemoval(START, 2, "before")
+    group = GroupMemory(target=5, failed_removals={"g-1": ordinary})
+    for times in (1, 2):
+        patch, cluster = memory_updates(interrupted("g-1"), Failed(NOTICE_TAKEN_BACK, "why"), options, START)
+        assert cluster is None
+        assert patch is not None
+        group = patch(group)
+        failed = FailedRemoval(START + retry_delay(times, options), times, "why", taken_back=True)
+        assert group == GroupMemory(target=5, failed_removals={"g-1": failed})
+    patch, _ = memory_updates(remove("g-1"), Failed("NodeNotEmpty", "a pod"), options, START)
+    assert patch is not None
+    assert patch(group).failed_removals == {"g-1": FailedRemoval(START + retry_delay(1, options), 1, "a pod")}
+
+
+@each_row("error_class", [ABANDONED, "Conflict", "DeadlineExceeded", "InvalidRequest"])
 def test_interruption_that_did_not_happen_counts_nowhere(error_class: str) -> None:
     assert memory_updates(interrupted("g-1"), Failed(error_class, "why"), Options(), START) == (None, None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.memory import (
     BreakerState,
+    FailedRemoval,
     GroupMemory,
     InterruptionNotice,
     InterruptionRisk,
@@ -26,6 +28,7 @@ from chalicelib.model.operation import (
     OperationStatus,
     RemovalTarget,
 )
+from chalicelib.model.outcome import NOTICE_TAKEN_BACK, Failed
 from chalicelib.model.pause import Pause, PausedPart
 from chalicelib.model.plan import Plan, Removal
 from chalicelib.model.policy import (
@@ -41,6 +44,8 @@ from chalicelib.model.policy import (
 )
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.selector import Selector
+from chalicelib.model.timeouts import RETURN_TIME, leaving_time
+from chalicelib.operations.memory_updates import memory_updates
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.state.readiness import Bucket
@@ -123,6 +128,8 @@ def test_spot_1_deadline_counts_from_the_first_sight() -> None:
 
 
 EXPIRES = Condition("InstanceExpired", "True", "InstanceToBeTerminated", NOW - 40.0)
+OFF, OUT_OF_SERVICE = "node.cloudprovider.kubernetes.io/shutdown", "node.kubernetes.io/out-of-service"
+UNREADY = Condition("Ready", "Unknown", "NodeStatusUnknown", NOW - 60.0)
 SIGNALS = [
     ("cce", {"taints": (CCE,)}, 180.0),
     ("nth spot", {"taints": (f"{NTH}spot-itn",)}, 120.0),
@@ -130,8 +137,8 @@ SIGNALS = [
     ("nth lifecycle", {"taints": (f"{NTH}asg-lifecycle-termination",)}, 120.0),
     ("azure", {"taints": ("remediator.kubernetes.azure.com/unschedulable",)}, 30.0),
     ("earliest of two", {"taints": (CCE, f"{NTH}spot-itn")}, 120.0),
-    ("off", {"taints": ("node.cloudprovider.kubernetes.io/shutdown",)}, 0.0),
-    ("out of service", {"taints": ("node.kubernetes.io/out-of-service",)}, 0.0),
+    ("off", {"taints": (OFF,), "conditions": (UNREADY,)}, 0.0),
+    ("out of service", {"taints": (OUT_OF_SERVICE,), "conditions": (UNREADY,)}, 0.0),
     ("SPOT_3 ack", {"taints": (), "conditions": (READY, EXPIRES)}, 260.0),
     ("shutting down", {"taints": (), "conditions": (SHUT_DOWN,)}, 0.0),
 ]
@@ -144,6 +151,8 @@ def test_each_signal_has_its_deadline(build: dict[str, Any], seconds: float) -> 
 
 
 NO_SIGNALS = [
+    ("ready although off", {"taints": (OFF,)}),
+    ("ready although out of service", {"taints": (OUT_OF_SERVICE,)}),
     ("rebalance recommendation", {"taints": (f"{NTH}rebalance-recommendation",)}),
     ("condition False", {"taints": (), "conditions": (READY, Condition("InstanceExpired", "False", "x", OLD))}),
     ("expired for another reason", {"taints": (), "conditions": (READY, Condition("InstanceExpired", "True", "y"))}),
@@ -531,3 +540,75 @@ def test_verdict_names_deadline_and_signal() -> None:
     assert reasons["a"].code.value == "NodeAtRisk"
     assert reasons["a"].params == {"signal": f"taint {CCE}", "until": NOW + 120.0}
     assert NodeMemory() == memory.nodes.get("a", NodeMemory())
+
+
+def test_permanent_signal_is_acted_on_again_after_a_growing_delay_only() -> None:
+    build, policy = at_risk(taints=(f"{NTH}spot-itn",)), document()
+    memory, began = Memory(), []
+    for minute in range(120):
+        now = NOW + 60.0 * minute
+        for operation in memory.operations:  # its vendor does not take the node
+            if now >= leaving_time(operation.spec) + RETURN_TIME:
+                failed, _ = memory_updates(operation, Failed(NOTICE_TAKEN_BACK, "is Ready"), policy.options, now)
+                assert failed is not None
+                groups = {"g": failed(memory.groups["g"])}
+                memory = msgspec.structs.replace(memory, groups=groups, operations=())
+        plan, memory = decide(build, policy, memory, now)
+        new = tuple(op for op in plan.operations if op.spec.kind is OperationKind.DELETE_NODES)
+        began += [now - NOW for _ in new]
+        memory = msgspec.structs.replace(memory, operations=memory.operations + new)
+    # Each lasts RETURN_TIME, the first one until its deadline before that.
+    pauses = [after - before - RETURN_TIME for before, after in pairwise(began)]
+    assert pauses == [120.0 + 300.0, 600.0, 1200.0, 1800.0]
+
+
+def test_notice_that_was_taken_back_does_not_delay_other_removals() -> None:
+    build = cluster().node("a", "4", "16Gi", group="g").node("b", "4", "16Gi", group="g").running("b", 1, "1")
+    build.group("g", max=10)
+    policy = Policy("test", mode=Mode.ACTIVE, options=Options(scale_down_unneeded_time=0.0))
+    removed = []
+    for taken_back in (False, True):
+        failed = {"a": FailedRemoval(NOW + 600.0, 3, "why", taken_back)}
+        memory = Memory(groups={"g": GroupMemory(target=2, failed_removals=failed)})
+        removed.append([removal.node for removal in decide(build, policy, memory)[0].removals])
+    assert removed == [[], ["a"]]
+
+
+def test_notices_are_forgotten_once_without_spec_spot() -> None:
+    build = at_risk(taints=(), conditions=(UNREADY,))
+    memory, policy = noticed(NOW - 60.0, NOW + 60.0), document(None)
+    after = decide(build, policy, memory)[1]
+    risk = memory.groups["g"].risk
+    assert risk is not None
+    assert after.groups["g"].risk == msgspec.structs.replace(risk, notices={})
+    again = decide(build, policy, after, NOW + 60.0)[1]
+    assert again.groups["g"].risk is after.groups["g"].risk
+    assert evacuated(decide(build, document(), again, NOW + 120.0)[0]) == {}
+    on_demand = Memory(groups={"g": GroupMemory(risk=InterruptionRisk(notices=risk.notices))})
+    assert decide(build, policy, on_demand)[1].groups["g"].risk is None
+
+
+@pytest.mark.parametrize(("age", "holds"), [(86_400.0, True), (86_401.0, False)])
+def test_notice_is_forgotten_a_day_after_its_deadline(age: float, holds: bool) -> None:
+    build = at_risk(taints=(), conditions=(UNREADY,))
+    plan, _ = decide(build, memory=noticed(NOW - age - 120.0, NOW - age))
+    assert list(evacuated(plan)) == ["a"] * holds
+
+
+def test_signal_that_outlasts_its_notice_is_a_new_one() -> None:
+    old = NOW - 10 * 86_400.0
+    plan, memory = decide(at_risk(), memory=noticed(old, old + 180.0))
+    assert evacuated(plan)["a"].leaves_at == NOW + 180.0
+    risk = memory.groups["g"].risk
+    assert risk is not None
+    assert risk.notices == {"a": InterruptionNotice(NOW, NOW + 180.0)}
+
+
+def test_old_condition_of_a_node_that_stays_is_not_written_in_each_pass() -> None:
+    since = NOW - 10 * 86_400.0
+    expired = Condition("InstanceExpired", "True", "InstanceToBeTerminated", since)
+    build = at_risk(taints=(), conditions=(READY, expired))
+    _, first = decide(build, memory=noticed(since, since + 300.0))
+    _, second = decide(build, memory=first, now=NOW + 60.0)
+    assert first.groups["g"].risk is not None
+    assert second.groups["g"].risk is first.groups["g"].risk

@@ -72,9 +72,11 @@ def test_premium_is_divided_by_the_aggressiveness() -> None:
 
 
 def test_spot_15_a_week_without_nodes_halves_what_was_learnt() -> None:
-    risk = next_of(pool_of_ten(), learnt(3.0, 500.0), NOW + WEEK)
+    risk: InterruptionRisk | None = learnt(3.0, 500.0)
+    for day in range(1, 8):
+        risk = next_of(pool_of_ten(), risk, NOW + day * WEEK / 7)
     assert risk is not None
-    assert (risk.interruptions, risk.hours) == (1.5, 250.0)
+    assert (round(risk.interruptions, 4), round(risk.hours, 3)) == (1.5, 250.0)
     assert round(float(hazard(state_of(pool_of_ten()).groups["sp"].group, GroupMemory(risk=risk))), 6) == 0.002577
 
 
@@ -93,6 +95,14 @@ def test_impossible_rate_of_a_vendor_counts_as_none(rate: float) -> None:
 def test_hours_of_nodes_accumulate() -> None:
     risk = next_of(pool_of_ten(4), learnt(0.0, 0.0, nodes=4), NOW + 2 * HOUR)
     assert risk == InterruptionRisk(counted_at=NOW + 2 * HOUR, nodes=4, hours=8.0)
+
+
+def test_a_pass_counts_a_day_at_most() -> None:
+    day, years = (next_of(pool_of_ten(5), learnt(3.0, 500.0, nodes=5), NOW + days * 86_400.0) for days in (1, 3650))
+    assert day is not None
+    assert years == msgspec.structs.replace(day, counted_at=NOW + 3650 * 86_400.0)
+    assert 572.0 < day.hours < 573.0  # 500 less a seventh of a half-life, and 5 nodes for 24 h
+    assert 2.71 < day.interruptions < 2.72
 
 
 @pytest.mark.parametrize(("seconds", "written"), [(60.0, False), (3599.0, False), (3600.0, True)])
@@ -148,6 +158,22 @@ def test_premium_of_the_first_node_counts_its_own_price() -> None:
 def test_label_makes_a_group_spot(label: tuple[str, str]) -> None:
     build = cluster().group("g", template=node("new", labels=dict([label]))).group("h", template=node("other"))
     assert spot_groups(state_of(build)) == {"g"}
+
+
+def test_group_that_only_its_nodes_called_spot_stays_spot_without_them() -> None:
+    policy = Policy("test", mode=Mode.ACTIVE, spot=Spot(), prices=PRICES)
+    build = cluster().node("a", "4", "16Gi", group="g", labels={"karpenter.sh/capacity-type": "spot"}).group("g")
+    _, memory = plan_cluster(build.snapshot(), policy, Memory(), NOW, 0)
+    before = msgspec.structs.replace(learnt(3.0, 500.0, nodes=1), last_notice=NOW - 60.0)
+    groups = {"g": msgspec.structs.replace(memory.groups["g"], risk=before)}
+    memory = msgspec.structs.replace(memory, groups=groups)
+    for minutes in (1, 2):
+        _, memory = plan_cluster(cluster().group("g", target=0).snapshot(), policy, memory, NOW + 60.0 * minutes, 0)
+    risk = memory.groups["g"].risk
+    assert risk is not None
+    assert (round(risk.interruptions, 2), risk.nodes, risk.last_notice) == (3.0, 0, NOW - 60.0)
+    own = cluster().group("g", target=0, template=node("new"))  # what the provider says now counts
+    assert spot_groups(build_cluster_state(own.snapshot(), policy, memory, NOW + 180.0)) == frozenset()
 
 
 NAMES = [

@@ -49,15 +49,18 @@ def evacuate(
 
 def _is_left_alone(name: str, state: ClusterState) -> bool:
     """Return whether nothing is to be done: the group could not be read or may be another cluster's, the vendor is
-    deleting the machine already, or a removal after the deadline has just failed."""
+    deleting the machine already, or it has not taken it after its last deadline, a short time ago. An instant too far
+    away comes from a wrong clock."""
     group, node = state.groups[state.group_of[name]], _node(name, state)
     failed = group.memory.failed_removals.get(name)
     deleting = any(
         instance.state is InstanceState.DELETING and (instance.node == name or instance.id == node.provider_id)
         for instance in group.group.instances
     )
-    late = state.at_risk[name].leaves_at <= state.now and failed is not None and failed.until > state.now
-    return bool(group.group.error) or deleting or late
+    late = state.at_risk[name].leaves_at <= state.now
+    until = failed.until if failed is not None and failed.taken_back else 0.0
+    waits = late and state.now < until <= state.now + state.options.max_node_group_backoff_duration
+    return bool(group.group.error) or deleting or waits
 
 
 def _removal(name: str, state: ClusterState, places: Mapping[str, str]) -> Removal:
