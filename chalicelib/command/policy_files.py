@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from chalicelib.command.deployment_settings import settings_here
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
@@ -61,23 +63,34 @@ _MODE = re.compile(r"(?m)^(?P<indent> +)mode:[ \t]*(?P<word>off|shadow|active|\"
 def with_mode(text: str, mode: str) -> str:
     """Return the document with spec.mode. Comments and order stay where the document has one line for it; otherwise the
     document is written anew, without comments. Schedules stay: they may set another mode while they are open."""
-    import yaml
-
-    document: Any = yaml.safe_load(text)
+    document = text_values(text)
     document["spec"]["mode"] = mode
-    _quote_modes(document)
     # A schedule has a mode, too: the edited text counts only if it says exactly what the document should.
     for match in _MODE.finditer(text):
         start, end = match.span("word")
         edited = text[:start] + (f'"{mode}"' if mode == _OFF else mode) + text[end:]
-        if _quote_modes(yaml.safe_load(edited)) == document:
+        if text_values(edited) == document:
             return edited
+    return written(document)
+
+
+class _TextLoader(yaml.SafeLoader):
+    """Leaves every scalar as it is written: YAML 1.1 reads a plain `off` as false, and 0.00001 would be written as
+    1.0e-05. Nothing and `null` stay None."""
+
+
+_NULL = "tag:yaml.org,2002:null"
+_TextLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag == _NULL]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def text_values(text: str) -> Any:
+    """Return a valid policy document as mappings, lists and text, to be changed and written again."""
+    return yaml.load(text, Loader=_TextLoader)  # noqa: S506 - a SafeLoader
+
+
+def written(document: Any) -> str:
+    """Return such a document as YAML, without its comments. Text that YAML would take for another value is quoted."""
     return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
-
-
-def _quote_modes(document: Any) -> Any:
-    """Return the document with the modes of schedules as text: YAML 1.1 reads a plain `off` as false."""
-    for schedule in document["spec"].get("schedules") or ():
-        if isinstance(schedule, dict) and schedule.get("mode") is False:
-            schedule["mode"] = _OFF
-    return document

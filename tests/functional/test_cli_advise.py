@@ -28,7 +28,7 @@ from tests.builders import cluster, node
 from tests.functional.conftest import ACCOUNT_NOW as NOW
 from tests.operations import new_operation
 from tests.source_trees import ROOT
-from tests.unit.policy.policy_documents import GOOD
+from tests.unit.policy.policy_documents import AMBIGUOUS, GOOD
 
 Said = pytest.CaptureFixture[str]
 SHOP, GROUP, DAY = "shop", "ns/workers", 86400.0
@@ -158,6 +158,15 @@ def test_fragment_is_accepted_in_the_policy(empty: Store, tmp_path: Path, capsys
     assert row["why"].endswith("schedule advised-Workers-mon-fri-0810 sets the same at the same time")
 
 
+def test_advice_is_accepted_beside_values_that_yaml_reads_otherwise(empty: Store, capsys: Said) -> None:
+    record(empty, mornings(20))
+    stored = empty.policies.current(SHOP)
+    assert stored is not None
+    empty.policies.put(SHOP, stored.text + AMBIGUOUS, "d2", 1)
+    data = answer(capsys, SHOP)
+    assert (len(data["proposals"]), data["notProposed"]) == (1, [])
+
+
 def test_table_has_evidence_test_and_fragment(empty: Store, capsys: Said) -> None:
     record(empty, mornings(20))
     text = printed(capsys, SHOP)
@@ -183,6 +192,12 @@ def test_maximum_provision_time_is_the_lead_of_a_group_that_taught_none(empty: S
     assert (proposal["evidence"]["leadSeconds"], proposal["evidence"]["leadLearned"]) == (900.0, False)
 
 
+def test_lead_of_an_even_number_of_joins_is_a_time_that_a_node_took(empty: Store, capsys: Said) -> None:
+    record(empty, mornings(20), ready=(300, 100, 900, 290))
+    [proposal] = answer(capsys)["proposals"]
+    assert (proposal["evidence"]["leadSeconds"], proposal["evidence"]["leadLearned"]) == (290.0, True)
+
+
 @pytest.mark.parametrize(
     ("days", "why"), [(3.0, "too little history: 3 of 14 days"), (13.5, "too little history: 13 of 14 days")]
 )
@@ -197,7 +212,8 @@ def test_too_little_history_proposes_nothing(empty: Store, capsys: Said, days: f
     ("words", "says"),
     [
         (("shpo",), "shpo: no such cluster; did you mean shop?"),
-        (("--days", "40"), "'40' is not a number from 1 to 35"),
+        (("--days", "36"), "'36' is not a number from 14 to 35"),
+        (("--days", "13"), "'13' is not a number from 14 to 35: patterns of a week need two weeks"),
         (("--time-zone", "Zurich"), "'Zurich' is not a time zone; write it like Europe/Zurich or UTC"),
         (("--groups", "wrkers"), "no node group is called 'wrkers'; did you mean"),
         (("--from", "/nowhere"), "/nowhere: is not a folder"),

@@ -23,6 +23,7 @@ from chalicelib.model.plan import LifecycleVerdict
 from chalicelib.model.policy_permissions import STRICT
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
+from chalicelib.policy.load import load
 from chalicelib.record import carry_over
 from chalicelib.record.carry_over import CarryOver
 from chalicelib.record.journal import plan_entry
@@ -31,7 +32,7 @@ from infra.emulators.aws import create_table
 from tests.builders import NOW as BUILT
 from tests.builders import cluster
 from tests.unit.plan.consolidation_fixture import decide, fixture, one_beside_a_full_one
-from tests.unit.policy.policy_documents import GOOD
+from tests.unit.policy.policy_documents import AMBIGUOUS, GOOD
 
 Said = pytest.CaptureFixture[str]
 NOW = 1_795_000_000.0
@@ -248,6 +249,15 @@ def test_resume_with_a_mode_stores_a_version_that_keeps_the_rest_of_the_text(sto
     assert (stored.version, stored.text) == (2, SHADOW.replace("mode: shadow", 'mode: "off"'))
     assert answer(capsys, "resume", NAME, "--mode", "off")["mode"] == "off"
     assert store.policies.current(NAME) == stored
+
+
+def test_resume_with_a_mode_that_writes_the_document_anew_keeps_its_values(store: Store, capsys: Said) -> None:
+    before = SHADOW.replace("mode: shadow", "mode:\n    shadow") + AMBIGUOUS
+    store.policies.put(NAME, before, "d2", 1)
+    assert answer(capsys, "resume", NAME, "--mode", "off")["mode"] == "off"
+    stored = store.policies.current(NAME)
+    assert stored is not None
+    assert load(stored.text, place="")[0] == load(before.replace("shadow", "off"), place="")[0]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.operation import CORDONED_ANNOTATION, OPERATION_ANNOTATION, Operation, OperationKind
 from chalicelib.model.policy_permissions import Deployment
+from chalicelib.policy.load import load
 from chalicelib.providers.cherryservers.tokens import LABEL, TYPE
 from chalicelib.providers.clusterapi.models import DEFAULT_GROUP as CAPI
 from chalicelib.providers.clusterapi.models import MARK_PREFIX, CapiAnnotations
@@ -30,7 +31,7 @@ from infra.emulators.kube.auth import RbacRule
 from infra.emulators.kube.server import ApiServer
 from tests.functional.captured_clusters import served
 from tests.operations import new_operation
-from tests.unit.policy.policy_documents import GOOD
+from tests.unit.policy.policy_documents import AMBIGUOUS, GOOD
 
 Said = pytest.CaptureFixture[str]
 NOW = 1_795_000_000.0
@@ -208,6 +209,14 @@ def test_uninstall_removes_what_is_ours_and_nothing_else(store: Store, cluster: 
     assert store.group_ownership.owners() == {("exoscale", "b"): "other"}
     assert [each.version for each in store.policies.history(NAME)] == [2, 1]
     assert "mode: 'off'" in store.policies.history(NAME)[0].text
+
+
+def test_uninstall_keeps_the_values_of_the_policy(store: Store, cluster: tuple[ApiServer, Path]) -> None:
+    store.policies.put(NAME, GOOD + AMBIGUOUS, "d2", 1)
+    assert run(cluster[1], "--yes") == 0
+    stored = store.policies.history(NAME)[0]
+    assert stored.version == 3
+    assert load(stored.text, place="")[0] == load((GOOD + AMBIGUOUS).replace("mode: active", "mode: off"), place="")[0]
 
 
 def test_foreign_removes_taints_that_another_autoscaler_left(store: Store, cluster: tuple[ApiServer, Path]) -> None:

@@ -17,7 +17,7 @@ import msgspec
 
 from chalicelib.command.output import Block, Table, emit, progress, warn
 from chalicelib.command.schedule_advice import output
-from chalicelib.command.schedule_advice.backtest import Advice, advise
+from chalicelib.command.schedule_advice.backtest import LEAST_DAYS, Advice, advise
 from chalicelib.command.schedule_advice.reading import read_record, usual_zone
 from chalicelib.command.store_access import add_table_argument, only_cluster, open_store, stored_policy
 from chalicelib.model.errors import BadInput
@@ -26,7 +26,7 @@ from chalicelib.model.resource_names import DECISIONS
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.replay.recorded_decision import RecordedDecision
 
-_USUAL_DAYS, _MOST_DAYS = 14, 35
+_MOST_DAYS = 35
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,9 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--days",
         type=_days,
-        default=_USUAL_DAYS,
+        default=LEAST_DAYS,
         metavar="N",
-        help=f"days of history (default: {_USUAL_DAYS}); more than 14 of groups whose nodes have a price",
+        help=f"days of history, from {LEAST_DAYS} (default) to {_MOST_DAYS}; more than 14 of groups whose nodes have a "
+        "price",
     )
     parser.add_argument(
         "--groups",
@@ -69,9 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _days(text: str) -> int:
-    if text.isascii() and text.isdigit() and 1 <= int(text[:6]) <= _MOST_DAYS:
+    if text.isascii() and text.isdigit() and LEAST_DAYS <= int(text[:6]) <= _MOST_DAYS:
         return int(text)
-    raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number from 1 to {_MOST_DAYS}")
+    problem = f"{text[:40]!r} is not a number from {LEAST_DAYS} to {_MOST_DAYS}: patterns of a week need two weeks"
+    raise argparse.ArgumentTypeError(problem)
 
 
 def _zone(text: str) -> str:

@@ -13,7 +13,7 @@ import shlex
 import time
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -163,8 +163,7 @@ def _cleanup(args: argparse.Namespace, policy: Policy | None) -> ClusterCleanup:
 def _switched_off(store: Store, stored_policy: StoredPolicy, policy: Policy | None) -> StoredPolicy:
     """Put a version with mode off in force and return it. The document loses its comments; the version before keeps
     them."""
-    import yaml
-
+    from chalicelib.command.policy_files import text_values, written
     from chalicelib.dispatch.mode_guard import permitted
     from chalicelib.policy.compiled import compiled
     from chalicelib.policy.load import digest, load
@@ -173,10 +172,10 @@ def _switched_off(store: Store, stored_policy: StoredPolicy, policy: Policy | No
     if policy is None or not permitted(policy).plan:
         return stored_policy
     name = stored_policy.name
-    document: Any = yaml.safe_load(stored_policy.text)
+    document = text_values(stored_policy.text)
     document["spec"]["mode"] = "off"
     document["spec"].pop("schedules", None)  # a schedule may replace the mode
-    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    text = written(document)
     off, _ = load(text, place=name)
     form, version = compiled(off, text), stored_policy.version
     try:

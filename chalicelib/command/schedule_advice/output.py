@@ -11,7 +11,7 @@ import msgspec
 import yaml
 
 from chalicelib.command.output import Block, Table, one_line, plural
-from chalicelib.command.policy_files import load_document
+from chalicelib.command.policy_files import load_document, text_values, written
 from chalicelib.command.schedule_advice.backtest import Advice, Proposal, Refusal, ScheduleOutcome
 from chalicelib.command.schedule_advice.history import DAY
 from chalicelib.command.schedule_advice.patterns import QUANTILE, days_text
@@ -49,13 +49,13 @@ def validated(advice: Advice, text: str, cluster: str) -> Advice:
     """Return the advice with the schedules that a policy document accepts together; the others are refused. Raises
     InputErrors for a document that is not valid itself."""
     load_document(text, cluster)
-    document = yaml.safe_load(text)
+    document = text_values(text)
     before = list(document["spec"].get("schedules") or [])
 
     def problem_of(proposals: Sequence[Proposal]) -> str:
         document["spec"]["schedules"] = [*before, *(entry_of(proposal.schedule) for proposal in proposals)]
         try:
-            load_document(yaml.safe_dump(document, sort_keys=False), cluster)
+            load_document(written(document), cluster)
         except BadInput as error:
             return error.problems[0].problem if isinstance(error, InputErrors) else error.problem
         return ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +17,7 @@ from chalicelib.command.schedule_advice.history import (
     group_histories,
 )
 from chalicelib.model.errors import BadInput
+from chalicelib.model.join_summary import nearest_rank
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.overview import ClusterOverview, GroupOverview
@@ -108,8 +108,9 @@ def _facts(
 
 def _lead(group_memory: GroupMemory, policy: Policy) -> tuple[float, bool]:
     """Return how long a new node of a group usually takes until it is ready, and whether it has taught that."""
-    if group_memory.joins is not None and group_memory.joins.ready:
-        return max(0.0, float(median(group_memory.joins.ready))), True
+    median = nearest_rank(sorted(group_memory.joins.ready), 50) if group_memory.joins is not None else None
+    if median is not None:
+        return max(0.0, float(median)), True
     return policy.options.max_node_provision_time, False
 
 

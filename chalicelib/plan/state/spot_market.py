@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from chalicelib.model.group import NodeGroup
+from chalicelib.model.join_summary import nearest_rank
 from chalicelib.model.memory import HOUR, GroupMemory, InterruptionNotice, InterruptionRisk
 from chalicelib.model.node import Node
 from chalicelib.model.policy import Policy, RebalanceAction, Spot
@@ -229,13 +230,11 @@ class SpotShares:
 
 
 def usual_ready_time(group: NodeGroupState, policy: Policy) -> float:
-    """Return the seconds from a request until a new node is usually ready: the median of the last ones, otherwise the
-    time that it may take."""
+    """Return the seconds from a request until a new node is usually ready: the median of the last ones (nearest rank),
+    otherwise the time that it may take."""
     joins = group.memory.joins
-    if joins is None or not joins.ready:
-        return provision_time(group.group, policy.options)
-    ready, half = sorted(joins.ready), len(joins.ready) // 2
-    return float(ready[half]) if len(ready) % 2 else (ready[half - 1] + ready[half]) / 2
+    median = nearest_rank(sorted(joins.ready), 50) if joins is not None else None
+    return provision_time(group.group, policy.options) if median is None else float(median)
 
 
 def late_groups(state: ClusterState) -> frozenset[str]:

@@ -35,6 +35,13 @@ spec:
   webhook: {secret: outscaler/prod-geneva/webhook}
 """
 
+AMBIGUOUS = """\
+  consolidation: {mode: off}
+  nodeLifecycle: {drift: off, maxNodeAge: 720h}
+  prices: {cpu: 0.00001}
+"""
+"""Lines of spec whose values YAML 1.1 reads as false and as another text of the number."""
+
 HEAD = "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: a}\n"  # the spec begins in line 4
 
 
