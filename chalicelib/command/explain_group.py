@@ -3,7 +3,6 @@ chosen, and which pods cannot use it."""
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.command import plan_output
@@ -81,8 +80,8 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     learned, learned_facts = _learned(context, group, verdict, view)
     risk, risk_facts = _risk(context, state, name, str(price.get("currency", "")))
     members = {*nodes, *(node for node, own in context.overview.group_of.items() if own.group == name)}
-    due = Counter(due.why.value for due in plan.lifecycle if due.node in members)
-    data |= {"price": price, "learned": learned, "spot": risk, "due": dict(due)}
+    due = lifecycle_view.due_counts(verdict for verdict in plan.lifecycle if verdict.node in members)
+    data |= {"price": price, "learned": learned, "spot": risk, "due": due}
     facts = (
         *_facts(verdict, view, case.now),
         ("price", words),

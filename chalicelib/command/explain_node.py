@@ -7,7 +7,7 @@ drain rule's advice is part of its sentence, because a pod's owner also reads it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -20,7 +20,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.operation import OPERATION_ANNOTATION, Operation, OperationKind
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Pod
-from chalicelib.model.policy import InterruptionAction
+from chalicelib.model.policy import InterruptionAction, RebalanceAction
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
@@ -45,7 +45,7 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     )
     node = nodes.get(name)
     if node is None:
-        says = f"Node {name} is on its way; {len(expected)} pending pods are expected on it."
+        says = f"Node {name} is on its way; {_pods_expected(expected)}."
         return Explanation(
             "node", name, (says,), {"verdict": "upcoming", "expected": expected}, tables=(expected_table,)
         )
@@ -56,10 +56,11 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     sentences, data = (*sentences, *more), data | consolidation_data
     more, lifecycle_data = lifecycle(plan, name)
     sentences, data = (*sentences, *more), data | lifecycle_data
+    sentences = (*sentences, *recommendation(context, node))
     more, notice_data = notice(context, name)
     sentences, data = (*sentences, *more), data | notice_data | {"spot": _is_spot(context, node, group)}
     if expected:
-        sentences = (*sentences, f"{len(expected)} pending pods are expected on it.")
+        sentences = (*sentences, f"{_pods_expected(expected)}.")
     destinations: dict[str, str] = data.get("destinations", {})
     ready = node.condition("Ready")
     data |= {
@@ -171,7 +172,8 @@ def notice(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[st
     view = notice_view(next((risk.notices[name] for risk in risks if name in risk.notices), None))
     if view is None:
         return (), {}
-    leaves = f"Its vendor takes it back at {format_time(view.leaves_at)}, {ago(view.leaves_at, now)}"
+    takes = "takes it back" if view.leaves_at > now else "was to take it back"
+    leaves = f"Its vendor {takes} at {format_time(view.leaves_at)}, {ago(view.leaves_at, now)}"
     acts = settings is not None and settings.interruptions is InterruptionAction.ACT
     happens = (
         "its pods are evicted as their budgets permit, and nothing is forced"
@@ -179,6 +181,21 @@ def notice(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[st
         else "nothing is done about it, as spec.spot.interruptions says"
     )
     return (f"{leaves}: {happens}.",), {"notice": as_json(view)}
+
+
+def recommendation(context: ExplainContext, node: Node) -> tuple[str, ...]:
+    """Say what follows from a vendor's recommendation to leave a node, where spec.spot.rebalance asks for it."""
+    from chalicelib.plan.state.interruptions import REBALANCE_TAINT
+
+    settings, plan = context.case.policy.spot, context.plan
+    if settings is None or settings.rebalance is not RebalanceAction.PREFER or node.taint(REBALANCE_TAINT) is None:
+        return ()
+    first = ", and consolidation takes it first" if plan.consolidation is not None else ""
+    return (f"Its vendor recommends to leave it: new pods avoid it{first} (spec.spot.rebalance).",)
+
+
+def _pods_expected(pods: Sequence[str]) -> str:
+    return f"{plural(len(pods), 'pending pod')} {'is' if len(pods) == 1 else 'are'} expected on it"
 
 
 def lifecycle(plan: Plan, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:

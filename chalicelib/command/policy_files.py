@@ -74,16 +74,17 @@ def with_mode(text: str, mode: str) -> str:
     return written(document)
 
 
+_NULL = "tag:yaml.org,2002:null"
+
+
 class _TextLoader(yaml.SafeLoader):
     """Leaves every scalar as it is written: YAML 1.1 reads a plain `off` as false, and 0.00001 would be written as
     1.0e-05. Nothing and `null` stay None."""
 
-
-_NULL = "tag:yaml.org,2002:null"
-_TextLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag == _NULL]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's, which only reads it
+        first: [(tag, pattern) for tag, pattern in resolvers if tag == _NULL]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
 
 def text_values(text: str) -> Any:

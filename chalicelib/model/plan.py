@@ -254,7 +254,7 @@ class EndedReplacement(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class LifecycleVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """A node that should go although it is needed. why: it is sick (`repair`), too old or outdated; since: when it
-    became due, epoch seconds, which is in the future while it is not sick for long enough. held: what holds it; None:
+    became due, epoch seconds; while it is not sick for long enough, since when it is sick. held: what holds it; None:
     it goes now."""
 
     node: str

@@ -24,7 +24,7 @@ from chalicelib.model.policy import (
     RepairRule,
 )
 from chalicelib.model.reason import DisruptionReason
-from chalicelib.policy.diagnostics import Diagnostics, Node, Path, quote
+from chalicelib.policy.diagnostics import Diagnostics, Node, Path, Scalar, quote
 from chalicelib.policy.schema import Field, listed_sections, nested, section
 from chalicelib.policy.sections import CRON, GROUPS, NAME, ZONE_OF_CRON, ends_before_it_opens_again
 from chalicelib.policy.value_types import (
@@ -203,7 +203,7 @@ CONSOLIDATION_TYPE = ValueType(
 # -- spec.nodeLifecycle --------------------------------------------------------------------------------------------
 
 _LEAST_AGE = 3600.0
-_LIFETIME = duration()
+_LIFETIME = duration(example="720h")
 
 
 def _read_age(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
@@ -396,7 +396,14 @@ def _repairs_differ(values: dict[str, Any], path: Path, diagnostics: Diagnostics
         first.add(subject)
 
 
+def _warn_of_no_value(effect: str, node: Node, path: Path, diagnostics: Diagnostics) -> None:
+    """Warn of a section that is on only because its key stands there. effect: what it does then."""
+    if isinstance(node, Scalar) and node.is_null:
+        diagnostics.warn(path, f"has no value and counts as {{}}: {effect}; take the line out, or write {{}}")
+
+
 def _read_lifecycle(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
+    _warn_of_no_value("nodes that are not as their group is defined now are reported", node, path, diagnostics)
     values = nested(NODE_LIFECYCLE).read(node, path, diagnostics)
     if values is not UNSET:
         _repairs_differ(values, path, diagnostics)
@@ -411,12 +418,14 @@ NODE_LIFECYCLE_TYPE = ValueType(
 # -- spec.spot -----------------------------------------------------------------------------------------------------
 
 
+_SPOT_SHARE = percent(1, 100)
+
+
 def _read_spot_share(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
-    percentage = _PERCENT.read(node, path, diagnostics)
-    if percentage == 0:
+    if re.fullmatch(r"0 ?%?", scalar_text(node)):
         diagnostics.problem(path, "would forbid every spot node", "write at least 1%, or set max: 0 for the group")
         return UNSET
-    return percentage
+    return _SPOT_SHARE.read(node, path, diagnostics)
 
 
 SPOT = section(
@@ -447,7 +456,7 @@ SPOT = section(
     ),
     Field(
         "maxShare",
-        _share_of(ValueType("percentage", _read_spot_share, form=_PERCENT.form)),
+        _share_of(ValueType("percentage", _read_spot_share, form=_SPOT_SHARE.form)),
         "Largest part of a pool's nodes that one spot group may hold.",
         default="100%",
     ),
@@ -460,6 +469,14 @@ SPOT = section(
         default="ignore",
     ),
 )
+
+
+def _read_spot(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
+    _warn_of_no_value("nodes that their vendor takes back are evacuated", node, path, diagnostics)
+    return nested(SPOT).read(node, path, diagnostics)
+
+
+SPOT_TYPE = ValueType(nested(SPOT).name, _read_spot, nested(SPOT).show, nested(SPOT).form)
 
 # -- spec.disruptionBudgets ----------------------------------------------------------------------------------------
 

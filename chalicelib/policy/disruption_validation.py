@@ -187,6 +187,19 @@ def _replacements_have_time(partial: PartialPolicy, diagnostics: Diagnostics) ->
             )
 
 
+def _replacements_have_room(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
+    """Refuse a surge of no node where nodeLifecycle asks for new nodes beside the old ones. Mode full is judged where
+    the section is read."""
+    path = (*_CONSOLIDATION, "maxSurge")
+    surge = (partial.spec.get("consolidation") or {}).get("max_surge")
+    if surge is None or surge.nodes or surge.share or diagnostics.has_problem_under(path):
+        return
+    rules = (partial.spec.get("node_lifecycle") or {}).get("repair", ())
+    replaces = any(rule.get("action", RepairAction.REPLACE) is RepairAction.REPLACE for rule in rules)
+    if replaces or _lifecycle_reasons(partial).keys() - {DisruptionReason.REPAIR}:
+        diagnostics.problem(path, "leaves no room for a new node beside the old one", "write at least 1")
+
+
 # -- nodeLifecycle -------------------------------------------------------------------------------------------------
 
 
@@ -272,6 +285,18 @@ def _spot_has_prices(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
         diagnostics.warn(path, f"{subject}counts as dear as on demand, so nothing moves to it; add spec.prices.spot")
 
 
+def _spot_prices_count(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
+    """Warn of prices of spot nodes where only their provider may call a group spot."""
+    if (partial.spec.get("prices") or {}).get("spot") and "spot" not in partial.spec:
+        if diagnostics.has_problem_under(_SPOT):
+            return
+        diagnostics.warn(
+            (*SPEC, "prices", "spot"),
+            "counts only for groups that their provider calls spot; with spec.spot, such as "
+            "spot: {interruptions: report}, those that it or a label names count, too",
+        )
+
+
 def _notices_are_seen(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
     """Warn if much of a vendor's notice is over before a pass sees it."""
     if diagnostics.has_problem_under((*SPEC, "scanInterval")):
@@ -347,10 +372,12 @@ DISRUPTION_CHECKS: tuple[Callable[[PartialPolicy, Diagnostics], None], ...] = (
     _consolidation_has_prices,
     _removals_are_on,
     _replacements_have_time,
+    _replacements_have_room,
     _nodes_live_long_enough,
     _restarts_are_possible,
     _spot_exists,
     _spot_has_prices,
+    _spot_prices_count,
     _notices_are_seen,
     _spot_nodes_fit,
     _disruption_groups,

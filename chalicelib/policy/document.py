@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.model.policy import ClusterReading, Metrics, Mode
-from chalicelib.policy.disruption_sections import CONSOLIDATION_TYPE, DISRUPTION_BUDGETS, NODE_LIFECYCLE_TYPE, SPOT
+from chalicelib.policy.disruption_sections import CONSOLIDATION_TYPE, DISRUPTION_BUDGETS, NODE_LIFECYCLE_TYPE, SPOT_TYPE
 from chalicelib.policy.options import options_form, read_options
 from chalicelib.policy.providers import PROVIDERS, provider_name, providers_form, read_providers
 from chalicelib.policy.schema import Field, listed_sections, nested, section, section_form
@@ -168,7 +168,7 @@ SPEC = section(
     ),
     Field(
         "spot",
-        nested(SPOT),
+        SPOT_TYPE,
         "Nodes that their vendor may take back; interruptions are only reported if not given.",
     ),
     Field("maintenanceWindows", WINDOWS, "When nodes may be removed; always if not given."),

@@ -454,7 +454,12 @@ def _parse_date(value: str) -> str:
 
 PRICES = section(
     Field("instanceTypes", _PRICES_OF_TYPES, "What a node of a type costs."),
-    Field("spot", _PRICES_OF_TYPES, "What a spot node of a type costs, in place of the other prices."),
+    Field(
+        "spot",
+        _PRICES_OF_TYPES,
+        "What a spot node of a type costs, in place of the other prices. Without spec.spot only in groups that their "
+        "provider calls spot.",
+    ),
     Field("cpu", _PRICE, "What a core costs, for nodes of other types and for pods."),
     Field("memory", _PRICE, "What a GiB of memory costs."),
     Field("gpu", _PRICE, "What a GPU costs."),

@@ -150,12 +150,19 @@ def _parse_boolean(value: str) -> bool:
 BOOLEAN = scalar("true or false", _parse_boolean, "true or false", bool, lambda: {"enum": [True, False, *_WORDS]})
 
 
-def duration(least: float = 0.0, most: float = LONGEST_DURATION) -> ValueType:
-    """A Go duration in seconds, from least to most."""
+def duration(least: float = 0.0, most: float = LONGEST_DURATION, example: str = "10m or 1h30m") -> ValueType:
+    """A Go duration in seconds, from least to most. example: for the remedy where there is no value."""
     limits = f" from {format_duration(least)} to {format_duration(most)}" if most < LONGEST_DURATION else ""
 
     def parse(value: str) -> float:
-        seconds = parse_duration(value)
+        try:
+            seconds = parse_duration(value)
+        except BadInput as error:
+            if not re.fullmatch(r"[1-9][0-9]{0,4}d", value):
+                raise
+            hours = 24 * int(value[:-1])
+            remedy = f"{error.remedy}; days are written in hours: {hours}h"
+            raise BadInput(error.place, error.problem, remedy) from None
         if seconds < 0:
             raise BadInput("", f"{quote(value)} is negative", f"write a duration{limits or ' of 0 or more'}")
         if not least <= seconds <= most:
@@ -164,7 +171,7 @@ def duration(least: float = 0.0, most: float = LONGEST_DURATION) -> ValueType:
         return seconds
 
     form: Form = {"anyOf": [{"const": 0}, {"type": "string", "pattern": "^([0-9.]+(ns|us|µs|ms|s|m|h))+$|^0$"}]}
-    return scalar("duration", parse, f"a duration{limits}, such as 10m or 1h30m", _show_duration, lambda: form)
+    return scalar("duration", parse, f"a duration{limits}, such as {example}", _show_duration, lambda: form)
 
 
 def _show_duration(seconds: float) -> str:

@@ -443,7 +443,7 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
         lambda r: f"{_until(r)}, a new node may take {_time(r, 'ready')}",
     ),
     ReasonCode.SPOT_AVOIDED: (
-        _fixed("its vendor has taken back a node of it a short time ago (avoidAfterInterruption)"),
+        _fixed("its vendor has announced to take back a node of it (avoidAfterInterruption)"),
         _until,
     ),
     ReasonCode.SPOT_SHARE: (

@@ -7,7 +7,7 @@ See docs/reference/node-lifecycle.md.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -23,8 +23,17 @@ _IS: Mapping[DisruptionReason, str] = MappingProxyType(
         DisruptionReason.DRIFTED: "not as its group is defined",
     }
 )
-_NOT_DUE_YET = frozenset({ReasonCode.NOT_SICK_LONG_ENOUGH, ReasonCode.NOT_CONFIRMED, ReasonCode.NODE_DRIFTED})
-"""What holds a node that is not to go (yet)."""
+_NOT_DUE_YET: Mapping[ReasonCode, str] = MappingProxyType(
+    {
+        ReasonCode.NOT_SICK_LONG_ENOUGH: "sick not for long enough yet",
+        ReasonCode.NOT_CONFIRMED: "not as its group is defined, to be confirmed",
+        ReasonCode.NODE_DRIFTED: "not as its group is defined, only reported",
+    }
+)
+"""What holds a node that is not to go (yet), with what such a node is."""
+_COUNTED = MappingProxyType(
+    {why.value: words for why, words in _IS.items()} | {code.value: words for code, words in _NOT_DUE_YET.items()}
+)
 
 
 def due_words(reason: DisruptionReason) -> str:
@@ -63,13 +72,27 @@ def verdict_data(verdict: LifecycleVerdict) -> dict[str, Any]:
     )
 
 
+def due_counts(verdicts: Iterable[LifecycleVerdict]) -> dict[str, int]:
+    """Return the number of nodes that should go, by the value of their reason; of those that need not go (yet), by the
+    code of what holds them: NotSickLongEnough, NotConfirmed, NodeDrifted."""
+    return dict(Counter(_counted_as(verdict) for verdict in verdicts))
+
+
+def _counted_as(verdict: LifecycleVerdict) -> str:
+    held = verdict.held
+    return held.code.value if held is not None and held.code in _NOT_DUE_YET else verdict.why.value
+
+
 def count_words(counts: Mapping[str, int]) -> str:
-    """Return `1 sick, 2 too old`, "" for none. counts: nodes by the value of their reason."""
-    return ", ".join(f"{counts[why]} {words}" for why, words in _IS.items() if counts.get(why))
+    """Return `1 sick, 2 too old, 1 sick not for long enough yet`, "" for none. counts: what `due_counts` returns."""
+    return ", ".join(f"{counts[key]} {words}" for key, words in _COUNTED.items() if counts.get(key))
 
 
 def summary(plan: Plan) -> str:
-    """Return how many nodes are due for what, "" for none."""
-    counts = count_words(Counter(verdict.why.value for verdict in plan.lifecycle))
+    """Return how many nodes are due for what, and how many are not due yet; "" for none."""
+    counts = due_counts(plan.lifecycle)
+    due = count_words({key: number for key, number in counts.items() if key not in _NOT_DUE_YET})
+    not_due = count_words({key: number for key, number in counts.items() if key in _NOT_DUE_YET})
     going = sum(verdict.held is None for verdict in plan.lifecycle)
-    return f"Nodes that should go: {counts}; {going} now." if counts else ""
+    parts = [f"{due}; {going} now" if due else "none", not_due]
+    return f"Nodes that should go: {'; '.join(filter(None, parts))}." if counts else ""

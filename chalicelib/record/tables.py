@@ -21,7 +21,7 @@ from chalicelib.model.plan import GroupVerdict, LifecycleVerdict, Plan
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.record.consolidation_view import reasons_by_node
 from chalicelib.record.journal_lines import ERRORS, error_words, operation_of
-from chalicelib.record.lifecycle_view import count_words, restarts, says
+from chalicelib.record.lifecycle_view import count_words, due_counts, restarts, says
 from chalicelib.record.views import (
     Instant,
     JoinsView,
@@ -78,7 +78,7 @@ class GroupRow(msgspec.Struct, frozen=True, rename="camel"):
     names by which a person may mean it. price_source: policy or provider; price_date: YYYY-MM-DD; no_price: why there
     is none, or why it is not compared with the others. joins: what its nodes have taught. spot: the risk of a spot
     group, None of another one. due: number of its nodes that should go although they are needed, by the reason:
-    repair, expired, drifted."""
+    repair, expired, drifted; those that need not go yet by what holds them (lifecycle_view.due_counts)."""
 
     group: str
     name: str
@@ -106,7 +106,7 @@ class GroupRow(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def due_words(self) -> str:
-        """Return `1 sick, 2 too old`, "" where no node is due."""
+        """Return `1 sick, 2 too old, 1 sick not for long enough yet`, "" where no node is due."""
         return count_words(self.due)
 
 
@@ -316,12 +316,11 @@ def _pods_at_maximum(plan: Plan | None) -> Counter[str]:
 
 
 def _due(plan: Plan | None, overview: ClusterOverview) -> dict[str, dict[str, int]]:
-    group_of, counts = overview.group_of, dict[str, dict[str, int]]()
+    group_of, verdicts = overview.group_of, dict[str, list[LifecycleVerdict]]()
     for verdict in plan.lifecycle if plan is not None else ():
         if verdict.node in group_of:
-            of_group = counts.setdefault(group_of[verdict.node].group, {})
-            of_group[verdict.why.value] = of_group.get(verdict.why.value, 0) + 1
-    return counts
+            verdicts.setdefault(group_of[verdict.node].group, []).append(verdict)
+    return {group: due_counts(of_group) for group, of_group in verdicts.items()}
 
 
 def _row(group: _GroupFacts, name: str, currency: str, context: _RowContext) -> GroupRow:

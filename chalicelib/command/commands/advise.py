@@ -43,8 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_days,
         default=LEAST_DAYS,
         metavar="N",
-        help=f"days of history, from {LEAST_DAYS} (default) to {_MOST_DAYS}; more than 14 of groups whose nodes have a "
-        "price",
+        help=f"days of history, {LEAST_DAYS} (default) to {_MOST_DAYS}; more than 14 where nodes have a price",
     )
     parser.add_argument(
         "--groups",

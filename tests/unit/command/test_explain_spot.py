@@ -10,14 +10,26 @@ import pytest
 from chalicelib.command import explain_group, explain_node
 from chalicelib.command.explain_view import ExplainContext, Explanation
 from chalicelib.command.plan_inputs import PlanInputs, PlannedCase
-from chalicelib.model.memory import GroupMemory, InterruptionRisk, Memory
-from chalicelib.model.node import Taint
-from chalicelib.model.policy import InterruptionAction, Mode, NodeLifecycle, NodePrices, Policy, Spot
+from chalicelib.model.memory import GroupMemory, InterruptionNotice, InterruptionRisk, Memory
+from chalicelib.model.node import Condition, Taint
+from chalicelib.model.policy import (
+    Consolidation,
+    ConsolidationMode,
+    InterruptionAction,
+    Mode,
+    NodeLifecycle,
+    NodePrices,
+    Policy,
+    RebalanceAction,
+    RepairRule,
+    Spot,
+)
 from chalicelib.plan.planner import plan_cluster
 from tests.builders import NOW, ClusterBuilder, cluster, node
 
 TYPE = "node.kubernetes.io/instance-type"
 NOTICE = Taint("aws-node-termination-handler/spot-itn", "NoSchedule")
+RECOMMENDATION = Taint("aws-node-termination-handler/rebalance-recommendation", "NoSchedule")
 RISK = InterruptionRisk(interruptions=3.0, hours=500.0, counted_at=NOW - 60, nodes=2, last_notice=NOW - 600)
 ACTING = Policy("test", mode=Mode.ACTIVE, spot=Spot(), prices=NodePrices(spot={"sp": 0.04}, currency="EUR"))
 
@@ -82,6 +94,26 @@ def test_announced_node_says_that_nothing_is_done_where_the_policy_only_reports(
     assert "nothing is done about it, as spec.spot.interruptions says." in said
 
 
+def test_announced_node_that_is_still_there_was_to_be_taken_back() -> None:
+    late = InterruptionRisk(notices={"s-1": InterruptionNotice(NOW - 300, NOW - 180)}, counted_at=NOW)
+    scene = context(build(announced=True), risk=late)
+    said = " ".join(explain_node.answer(scene, "s-1").says)
+    assert "Its vendor was to take it back at 2027-01-15T07:57:00Z, 3m ago: " in said
+
+
+def test_recommended_node_says_so_only_where_the_policy_asks_for_it() -> None:
+    made = cluster().node("s-1", "4", group="sp", labels={TYPE: "sp"}, taints=(RECOMMENDATION,)).node("s-2", group="sp")
+    made.running("s-1", 3, "1").group("sp", max=5, spot=True)
+    says = "Its vendor recommends to leave it: new pods avoid it{} (spec.spot.rebalance)."
+    preferring = msgspec.structs.replace(ACTING, spot=Spot(rebalance=RebalanceAction.PREFER))
+    full = msgspec.structs.replace(preferring, consolidation=Consolidation(mode=ConsolidationMode.FULL))
+    assert says.format("") in explain_node.answer(context(made, preferring), "s-1").says
+    first = says.format(", and consolidation takes it first")
+    assert first in explain_node.answer(context(made, full), "s-1").says
+    for policy, name in ((ACTING, "s-1"), (full, "s-2")):
+        assert "recommends" not in " ".join(explain_node.answer(context(made, policy), name).says)
+
+
 def test_node_without_a_notice_has_none() -> None:
     scene = context(build(announced=True))
     spot, on_demand = (explain_node.answer(scene, name) for name in ("s-2", "o-1"))
@@ -94,6 +126,16 @@ def test_group_counts_its_nodes_that_should_go() -> None:
     answer = of_group("sp", context(build(created=NOW - 864_000), aging))
     assert answer.data["due"] == {"expired": 1}
     assert dict(answer.facts)["nodes that should go"] == "1 too old"
+
+
+def test_group_counts_nodes_that_are_not_sick_for_long_enough_apart() -> None:
+    lifecycle = NodeLifecycle(repair=(RepairRule("KernelDeadlock", 600.0),))
+    caring = Policy("test", mode=Mode.ACTIVE, spot=Spot(), node_lifecycle=lifecycle)
+    sick = Condition("KernelDeadlock", "True", changed=NOW - 60)
+    scene = context(build(conditions=(Condition("Ready", "True"), sick)), caring)
+    answer = of_group("sp", scene)
+    assert answer.data["due"] == {"NotSickLongEnough": 1}
+    assert dict(answer.facts)["nodes that should go"] == "1 sick not for long enough yet"
 
 
 def test_group_that_only_the_policy_calls_spot_has_the_price_and_the_risk_of_spot() -> None:

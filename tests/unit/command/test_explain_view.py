@@ -167,6 +167,18 @@ def test_explain_node_lists_the_pods_expected_on_it() -> None:
     assert answer.says[-1] == "3 pending pods are expected on it."
 
 
+def test_explain_node_counts_a_single_expected_pod_in_words() -> None:
+    build = shop()
+    made = scene(
+        build,
+        promises=(PodPlacement(web(build)[:1], node="n-2"), PodPlacement(web(build)[1:2], node="upcoming-g-1")),
+        unremovable=(NodeVerdict("n-2", Reason.of(ReasonCode.PROMISED, pod=web(build)[0])),),
+    )
+    assert explain_node.answer(made, "n-2").says[-1] == "1 pending pod is expected on it."
+    upcoming = explain_node.answer(made, "upcoming-g-1").says
+    assert upcoming == ("Node upcoming-g-1 is on its way; 1 pending pod is expected on it.",)
+
+
 def test_explain_upcoming_node_is_known_by_its_expected_pods() -> None:
     build = shop()
     made = scene(build, promises=(PodPlacement(web(build), node="upcoming-g-1"),))

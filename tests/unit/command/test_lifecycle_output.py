@@ -16,15 +16,17 @@ from chalicelib.command.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.command.plan_output import as_blocks, as_document
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import OperationKind, RemovalTarget
-from chalicelib.model.plan import Plan, Removal, Restart
+from chalicelib.model.plan import LifecycleVerdict, Plan, Removal, Restart
 from chalicelib.model.policy import Mode, Policy
-from chalicelib.model.reason import DisruptionReason
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.record.lifecycle_view import summary
 from tests.builders import NOW, cluster
 from tests.cases import each_row
 from tests.operations import new_operation
 
 TIMES = {"decode": 0.0, "plan": 0.0}
 NOTHING = Memory()
+BUSY = Reason.of(ReasonCode.GROUP_BUSY, who="an update")
 RESTART = Restart("a", "g", "KernelDeadlock=True", ("d/p",))
 
 
@@ -76,6 +78,24 @@ def test_explain_node_says_why_a_needed_node_goes(reason: DisruptionReason, says
     answer = explained(plan(removals=(Removal("a", "g", "empty", reason=reason),)))
     assert answer["says"][0] == says
     assert answer.get("removedFor", "unneeded") == reason.value
+
+
+def test_plan_counts_nodes_that_need_not_go_yet_apart() -> None:
+    old = tuple(
+        LifecycleVerdict(name, DisruptionReason.EXPIRED, NOW, held) for name, held in (("a", None), ("b", BUSY))
+    )
+    sick = LifecycleVerdict("c", DisruptionReason.REPAIR, NOW, Reason.of(ReasonCode.NOT_SICK_LONG_ENOUGH, needs=600.0))
+    outdated = tuple(
+        LifecycleVerdict(name, DisruptionReason.DRIFTED, NOW, Reason.of(code, needs=60.0))
+        for name, code in (("d", ReasonCode.NOT_CONFIRMED), ("e", ReasonCode.NODE_DRIFTED))
+    )
+    assert summary(plan()) == ""
+    assert summary(plan(lifecycle=old)) == "Nodes that should go: 2 too old; 1 now."
+    assert summary(plan(lifecycle=(sick,))) == "Nodes that should go: none; 1 sick not for long enough yet."
+    assert summary(plan(lifecycle=(*old, sick, *outdated))) == (
+        "Nodes that should go: 2 too old; 1 now; 1 sick not for long enough yet, 1 not as its group is defined, to be "
+        "confirmed, 1 not as its group is defined, only reported."
+    )
 
 
 @each_row(

@@ -446,7 +446,14 @@ def test_spot_5_group_that_is_ready_in_time_is_preferred_among_equals() -> None:
     assert not [reason for reason in plan.notes if reason.code.value == "NoReplacementInTime"]
 
 
-@pytest.mark.parametrize(("memory", "ready"), [(GroupMemory(), 900.0), (joins(2000, 2700, 3000), 2700.0)])
+@pytest.mark.parametrize(
+    ("memory", "ready"),
+    [
+        (GroupMemory(), 900.0),
+        (joins(2000, 2700, 3000), 2700.0),
+        (joins(3000, 4000, 2000, 2700), 2700.0),  # nearest rank, no mean of the two in the middle
+    ],
+)
 def test_spot_5_replacement_that_comes_too_late_is_noted(memory: GroupMemory, ready: float) -> None:
     plan, _ = decide(at_risk(), memory=Memory(groups={"g": memory}))
     [note] = [reason for reason in plan.notes if reason.code.value == "NoReplacementInTime"]

@@ -27,6 +27,7 @@ EXCEPTIONS: Mapping[str, set[str]] = {
         "disruptionBudgets",
         "maintenanceWindows",
         "maxNodeAge",
+        "maxSurge",
         "nodeLifecycle",
         "onDemandBase",
         "returnAfter",

@@ -101,7 +101,21 @@ LIFE: list[Case] = [
     (with_spec("nodeLifecycle: 720h"), "p.yaml:9: spec.nodeLifecycle", "is '720h'", "write a mapping"),
     (lifecycle("maxNodeAge: 30m"), key("maxNodeAge"), "is shorter than 1h", "write at least 1h"),
     (lifecycle("maxNodeAge: 59m59s"), key("maxNodeAge"), "is shorter than 1h", "write at least 1h"),
-    (lifecycle("maxNodeAge: 30d"), key("maxNodeAge"), "'30d'", "10m"),
+    (lifecycle("maxNodeAge: 30d"), key("maxNodeAge"), "'30d' is not a duration", "days are written in hours: 720h"),
+    (lifecycle("maxNodeAge: "), key("maxNodeAge"), "has no value", "write a duration, such as 720h, or take"),
+    *(
+        (
+            with_spec(f"nodeLifecycle: {{{asked}}}\nconsolidation: {{maxSurge: {surge}}}"),
+            "p.yaml:10: spec.consolidation.maxSurge",
+            "leaves no room for a new node beside the old one",
+            "write at least 1",
+        )
+        for asked, surge in (
+            ("maxNodeAge: 720h", "0"),
+            ("drift: replace", "0%"),
+            ("repair: [{condition: Lost, after: 10m}]", "0"),
+        )
+    ),
     (lifecycle("expireAfter: 720h"), key("expireAfter"), "is unknown", "known here: maxNodeAge"),
     (lifecycle("groups: []"), key("groups"), "names no group", "take the line out"),
     (lifecycle("jitter: 51%"), key("jitter"), "'51%' is out of range", "from 0% to 50%"),
@@ -259,6 +273,22 @@ def test_policy_node_may_live_exactly_as_long_as_a_replacement_needs() -> None:
         (lifecycle("drift: off"), []),
         (lifecycle("drift: report, groups: [workers]"), []),
         (lifecycle("maxNodeAge: 720h, jitter: 20%, expiryGrace: 1h, annotations: false"), []),
+        (
+            with_spec("nodeLifecycle:"),
+            [
+                (
+                    "p.yaml:9: spec.nodeLifecycle: has no value and counts as {}: nodes that are not as their group is "
+                    "defined now are reported; take the line out, or write {}"
+                )
+            ],
+        ),
+        (
+            with_spec(
+                "nodeLifecycle: {drift: report, repair: [{condition: Lost, after: 10m, action: restart}]}\n"
+                "consolidation: {maxSurge: 0}"
+            ).replace("clusterapi: {clusterName: prod-geneva}", EXOSCALE),
+            [],
+        ),
         (lifecycle("jitter: 20%"), [f"{key('jitter')}: has no effect without maxNodeAge"]),
         (lifecycle("expiryGrace: 1h"), [f"{key('expiryGrace')}: has no effect without maxNodeAge"]),
         (lifecycle("maxUnhealthy: 40%"), [f"{key('maxUnhealthy')}: has no effect without repair"]),

@@ -92,8 +92,8 @@ REFUSED: list[Case] = [
     (spot("avoidAfterInterruption: 745h"), key("avoidAfterInterruption"), "out of range", "to 744h"),
     (spot("returnAfter: never"), key("returnAfter"), "'never'", "10m"),
     (spot("maxShare: 0%"), key("maxShare"), "would forbid every spot node", "write at least 1%"),
-    (spot("maxShare: 101%"), key("maxShare"), "'101%' is out of range", "from 0% to 100%"),
-    (spot("maxShare: 0.5"), key("maxShare"), "'0.5' is not a whole percentage", "from 0% to 100%"),
+    (spot("maxShare: 101%"), key("maxShare"), "'101%' is out of range", "from 1% to 100%"),
+    (spot("maxShare: 0.5"), key("maxShare"), "'0.5' is not a whole percentage", "from 1% to 100%"),
     (spot("onDemandBase: -1"), key("onDemandBase"), "-1 is out of range", "0 to 100000"),
     (spot("onDemandBase: 10%"), key("onDemandBase"), "'10%' is not a whole number", "a whole number"),
     (spot("rebalance: act"), key("rebalance"), "'act' is unknown", "ignore or prefer"),
@@ -136,6 +136,24 @@ def test_policy_spot_errors_name_their_place(text: str, place: str, problem: str
     ("text", "expected"),
     [
         (spot(""), []),
+        (
+            with_spec(f"spot:\n{PRICES}"),
+            [
+                (
+                    "p.yaml:9: spec.spot: has no value and counts as {}: nodes that their vendor takes back are "
+                    "evacuated; take the line out, or write {}"
+                )
+            ],
+        ),
+        (
+            with_spec(PRICES),
+            [
+                (
+                    "p.yaml:9: spec.prices.spot: counts only for groups that their provider calls spot; with "
+                    "spec.spot, such as spot: {interruptions: report}, those that it or a label names count, too"
+                )
+            ],
+        ),
         (with_spec("spot: {}"), [f"p.yaml:9: spec.spot: a spot group of clusterapi {NO_PRICE}"]),
         (with_spec("spot: {groups: [a, b]}"), [f"p.yaml:9: spec.spot.groups[{index}]: {NO_PRICE}" for index in (0, 1)]),
         (of_providers(ALIBABA, "spot: {}"), []),
@@ -250,5 +268,5 @@ def test_policy_similar_names_are_looked_for_fifty_times_only() -> None:
     ],
 )
 def test_policy_expected_cost_without_prices_in_the_choice_is_warned_about(expander: str, expected: str) -> None:
-    text = with_spec(f"scaleUp: {{expectedCost: true}}\n{PRICES}\noptions: {{expander: {expander}}}")
+    text = with_spec(f"scaleUp: {{expectedCost: true}}\nspot: {{}}\n{PRICES}\noptions: {{expander: {expander}}}")
     assert warnings(text) == ((expected,) if expected else ())

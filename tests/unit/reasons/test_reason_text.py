@@ -58,6 +58,11 @@ def test_every_reason_code_has_a_text_even_without_its_numbers(code: ReasonCode)
             "maintenance windows forbid removals now (night, until 2026-11-27T02:00:00Z)",
         ),
         (
+            Reason.of(ReasonCode.SPOT_AVOIDED, until=1_795_744_800.0),
+            "its vendor has announced to take back a node of it (avoidAfterInterruption)",
+            "its vendor has announced to take back a node of it (avoidAfterInterruption) (until 2026-11-27T02:00:00Z)",
+        ),
+        (
             Reason.of(ReasonCode.OUTSIDE_WINDOW, window="night", needs=900.0),
             "maintenance windows forbid removals too soon from now",
             "maintenance windows forbid removals too soon from now (night, needs 15m)",
