@@ -111,10 +111,12 @@ class JoinStatistics(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SickCondition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A condition that makes a node sick. since: when it began; seen_at: the last pass that has seen it."""
+    """A condition that makes a node sick. since: when it began; seen_at: a pass that has seen it, not always the last
+    one; ended: when it ended as the first pass saw that sees it no more, 0.0 while it lasts."""
 
     since: float
     seen_at: float
+    ended: float = 0.0
 
 
 class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"failed_instances": "erred"}):

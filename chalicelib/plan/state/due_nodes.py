@@ -168,18 +168,16 @@ class _Inspection:
             if group.id not in groups or key in sick or len(sick) >= MOST_CONDITIONS:
                 continue
             known = before.get(key)
-            if known is not None and known.seen_at > self.now:  # a wrong clock wrote it
-                known = SickCondition(min(known.since, self.now), self.now)
             condition = node.condition(rule.condition)
+            changed = condition.changed if condition is not None and 0 < condition.changed <= self.now else 0.0
+            known = _not_after(known, self.now) if known is not None else None
             if condition is not None and condition.status in rule.status:
-                began = condition.changed if 0 < condition.changed <= self.now else 0.0
-                lasts = known is not None and began - known.seen_at <= rule.flap_time
-                sick[key] = SickCondition(known.since if known is not None and lasts else self.now, self.now)
+                sick[key] = _lasting(known, rule, changed, self.now)
             elif known is not None:
-                ended = condition.changed if condition is not None and condition.changed <= self.now else 0.0
-                known = SickCondition(known.since, max(known.seen_at, ended))
-                if self.now - known.seen_at <= rule.flap_time:
-                    sick[key] = known
+                # Only the first pass without the condition says when it ended: a later transition is another one.
+                ended = known.ended or max(known.seen_at, changed)
+                if self.now - ended <= rule.flap_time:
+                    sick[key] = msgspec.structs.replace(known, ended=ended)
         return sick
 
     def _sick(self, node: Node, group: NodeGroupState, memory: NodeMemory) -> DueNode | None:
@@ -216,6 +214,21 @@ def _instances(group: NodeGroupState) -> dict[str, Instance]:
     by_word = {word: machine for machine in group.group.instances for word in (machine.id, machine.node) if word}
     machines = {node.name: by_word.get(node.name) or by_word.get(node.provider_id) for node in group.nodes}
     return {name: machine for name, machine in machines.items() if machine is not None}
+
+
+def _not_after(known: SickCondition, now: float) -> SickCondition:
+    """Return what is remembered without instants from the future, which a wrong clock wrote."""
+    return SickCondition(min(known.since, now), min(known.seen_at, now), min(known.ended, now))
+
+
+def _lasting(known: SickCondition | None, rule: RepairRule, began: float, now: float) -> SickCondition:
+    """Return what is remembered of a condition that is there now. began: its last transition, 0.0 if not known. An
+    unchanged one is renewed only after half of flapTime, because every renewal is a write."""
+    if known is None or began - (known.ended or known.seen_at) > rule.flap_time:
+        return SickCondition(now, now)
+    if not known.ended and began <= known.seen_at and now - known.seen_at <= rule.flap_time / 2:
+        return known
+    return SickCondition(known.since, now)
 
 
 def _key(rule: RepairRule) -> str:

@@ -371,6 +371,45 @@ def test_a_condition_that_was_away_for_longer_than_a_flap_begins_anew() -> None:
     assert (result.bought, result.held) == ({}, {"a": "NotSickLongEnough"})
 
 
+def _deadlock(status: str, changed: float) -> dict[str, Any]:
+    """Fields of a node with this state of its kernel."""
+    ready = Condition("Ready", "True", "", NOW - DAY)
+    return {"created": NOW - DAY, "conditions": (ready, Condition("KernelDeadlock", status, "", changed))}
+
+
+def test_a_condition_that_swaps_between_sound_statuses_has_ended() -> None:
+    lifecycle = NodeLifecycle(repair=(DEADLOCK,), max_unhealthy=1.0, drift=DriftAction.OFF)
+    swaps = [("False" if number % 2 else "Unknown", 50.0 * number) for number in range(1, 30)]
+    memory, since = Memory(), []
+    for status, changed in [("True", -5.0), *swaps, ("True", 1500.0)]:
+        now = NOW + changed + 5.0
+        result = decide(full_nodes("a", **_deadlock(status, NOW + changed)), policy(lifecycle), memory, now)
+        memory = result.memory
+        known = memory.nodes.get("a", NodeMemory()).sick.get("KernelDeadlock=True")
+        since.append(known.since - NOW if known is not None else None)
+    assert since == [0.0, 0.0, 0.0, *[None] * 27, 1505.0]
+    assert result.bought == {}
+
+
+def test_a_condition_that_lasts_is_not_written_in_each_pass() -> None:
+    rule = msgspec.structs.replace(DEADLOCK, flap_time=600.0, after=DAY)
+    lifecycle = NodeLifecycle(repair=(rule,), max_unhealthy=1.0, drift=DriftAction.OFF)
+    memory, written = Memory(), []
+    for minute in range(16):
+        now = NOW + 60.0 * minute
+        memory = decide(full_nodes("a", **_deadlock("True", NOW - 50.0)), policy(lifecycle), memory, now).memory
+        known = memory.nodes["a"].sick["KernelDeadlock=True"]
+        assert known.since == NOW
+        written.append(known.seen_at - NOW)
+    assert sorted({*written}) == [0.0, 360.0, 720.0]
+    build = full_nodes("a", **_deadlock("False", NOW + 910.0))
+    memory = decide(build, policy(lifecycle), memory, NOW + 960.0).memory
+    assert memory.nodes["a"].sick == {"KernelDeadlock=True": SickCondition(NOW, NOW + 720.0, NOW + 910.0)}
+    build = full_nodes("a", **_deadlock("True", NOW + 1505.0))
+    memory = decide(build, policy(lifecycle), memory, NOW + 1510.0).memory
+    assert memory.nodes["a"].sick == {"KernelDeadlock=True": SickCondition(NOW, NOW + 1510.0)}
+
+
 @pytest.mark.parametrize(("nodes", "sick", "repaired"), [(4, 2, False), (4, 1, True), (10, 2, True), (10, 3, False)])
 def test_life_14_a_group_with_too_many_sick_nodes_is_not_repaired(nodes: int, sick: int, repaired: bool) -> None:
     lifecycle = NodeLifecycle(repair=(DEADLOCK,), drift=DriftAction.OFF)
