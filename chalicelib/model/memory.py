@@ -134,6 +134,7 @@ class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"fail
     repair_failures: int = 0  # consecutive failed repairs (discard, shrink)
     repair_after: float = 0.0  # no repair is tried before
     failed_removals: dict[str, FailedRemoval] = {}  # by node
+    not_restarted: dict[str, float] = {}  # node -> when the restart was planned that ended before its vendor was asked
     drained: dict[str, DrainedOwner] = {}  # by owner of pods (namespace/kind/name)
     first_seen: float = 0.0  # the first pass that accepted the group as this cluster's; 0.0: none yet
     risk: InterruptionRisk | None = None  # of a spot group

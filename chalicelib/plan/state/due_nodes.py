@@ -150,6 +150,8 @@ class _Inspection:
     def _memory(self, node: Node, group: NodeGroupState, instance: Instance | None) -> NodeMemory:
         before = self.state.memory.nodes.get(node.name, NodeMemory())
         restarted = before.restarted_at if 0 <= self.now - before.restarted_at < RESTARTED_FOR else 0.0
+        if group.memory.not_restarted.get(node.name, 0.0) >= restarted:
+            restarted = 0.0
         outdated = instance is not None and bool(instance.outdated) and group.id in self.named
         since = min(before.drifted_since or self.now, self.now)
         return NodeMemory(

@@ -16,6 +16,7 @@ from chalicelib.model.group import Pool
 from chalicelib.model.memory import Memory, NodeMemory, ReplacementState, SickCondition
 from chalicelib.model.node import Condition
 from chalicelib.model.operation import OperationKind
+from chalicelib.model.outcome import ABANDONED, Failed
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import (
     Consolidation,
@@ -33,6 +34,7 @@ from chalicelib.model.policy import (
     Window,
 )
 from chalicelib.model.reason import DisruptionReason
+from chalicelib.operations.memory_updates import memory_updates
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.state.due_nodes import age_limit
 from tests.builders import NOW, ClusterBuilder, cluster, having, node
@@ -437,11 +439,15 @@ RESTART = NodeLifecycle(
 )
 
 
-def test_life_15_a_node_is_restarted_once_and_then_replaced() -> None:
-    build = full_nodes("a", group={"restarts": True}, **_deadlocked())
-    build.node("b", "4", "16Gi", group="g")
+def _deadlocked_with_room_elsewhere() -> ClusterBuilder:
+    """Sick node a, whose pods fit on node b, in a group whose nodes can be restarted."""
+    build = full_nodes("a", **_deadlocked()).node("b", "4", "16Gi", group="g")
     build.groups.clear()
-    build.group("g", min=2, restarts=True, template=node("new", "4", "16Gi"))
+    return build.group("g", min=2, restarts=True, template=node("new", "4", "16Gi"))
+
+
+def test_life_15_a_node_is_restarted_once_and_then_replaced() -> None:
+    build = _deadlocked_with_room_elsewhere()
     memory = Memory(nodes={"a": sick_since(NOW - 600.0, "KernelDeadlock=True")})
     first = decide(build, policy(RESTART, opt={"scale_down_utilization_threshold": 0.0}), memory)
     [restart] = first.plan.restarts
@@ -458,6 +464,26 @@ def test_life_15_a_node_is_restarted_once_and_then_replaced() -> None:
     memory = msgspec.structs.replace(memory, nodes={"a": sick})
     second = decide(build, policy(RESTART), memory, now=NOW + 600.0)
     assert (second.plan.restarts, second.bought) == ((), {"g": 1})
+
+
+def test_a_node_is_restarted_again_if_its_vendor_was_not_asked() -> None:
+    build = _deadlocked_with_room_elsewhere()
+    document = policy(RESTART, opt={"scale_down_utilization_threshold": 0.0})
+    first = decide(build, document, Memory(nodes={"a": sick_since(NOW - 600.0, "KernelDeadlock=True")}))
+    [operation] = [item for item in first.plan.operations if item.spec.kind is OperationKind.RESTART_NODE]
+    patch, _ = memory_updates(operation, Failed(ABANDONED, "the mode is shadow"), document.options, NOW + 30.0)
+    assert patch is not None
+    groups = {"g": patch(first.memory.groups["g"])}
+    memory = msgspec.structs.replace(first.memory, groups=groups)
+    second = decide(build, document, memory, now=NOW + 60.0)
+    assert ([restart.node for restart in second.plan.restarts], second.bought) == (["a"], {})
+    assert second.memory.nodes["a"].restarted_at == NOW + 60.0
+    third = decide(build, document, second.memory, now=NOW + 120.0)  # this one has asked
+    assert (third.plan.restarts, third.held) == ((), {"a": "NotSickLongEnough"})
+    assert third.memory.groups["g"].not_restarted == {"a": NOW}
+    sound = full_nodes("a", group={"restarts": True, "min": 1}, created=NOW)
+    later = decide(sound, document, third.memory, now=NOW + DAY)
+    assert later.memory.groups["g"].not_restarted == {}
 
 
 def test_a_provider_that_cannot_restart_says_so() -> None:
