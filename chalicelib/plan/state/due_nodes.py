@@ -218,19 +218,20 @@ def _instances(group: NodeGroupState) -> dict[str, Instance]:
     return {name: machine for name, machine in machines.items() if machine is not None}
 
 
-def _not_after(known: SickCondition, now: float) -> SickCondition:
+def _not_after(condition: SickCondition, now: float) -> SickCondition:
     """Return what is remembered without instants from the future, which a wrong clock wrote."""
-    return SickCondition(min(known.since, now), min(known.seen_at, now), min(known.ended, now))
+    return SickCondition(min(condition.since, now), min(condition.seen_at, now), min(condition.ended, now))
 
 
-def _lasting(known: SickCondition | None, rule: RepairRule, began: float, now: float) -> SickCondition:
-    """Return what is remembered of a condition that is there now. began: its last transition, 0.0 if not known. An
-    unchanged one is renewed only after half of flapTime, because every renewal is a write."""
-    if known is None or began - (known.ended or known.seen_at) > rule.flap_time:
+def _lasting(condition: SickCondition | None, rule: RepairRule, began: float, now: float) -> SickCondition:
+    """Return what is remembered of a condition that is there now. condition: as remembered before;
+    began: its last transition, 0.0 if unknown. An unchanged one is renewed only after half of flapTime, because every
+    renewal is a write."""
+    if condition is None or began - (condition.ended or condition.seen_at) > rule.flap_time:
         return SickCondition(now, now)
-    if not known.ended and began <= known.seen_at and now - known.seen_at <= rule.flap_time / 2:
-        return known
-    return SickCondition(known.since, now)
+    if not condition.ended and began <= condition.seen_at and now - condition.seen_at <= rule.flap_time / 2:
+        return condition
+    return SickCondition(condition.since, now)
 
 
 def _key(rule: RepairRule) -> str:
