@@ -111,10 +111,12 @@ class JoinStatistics(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SickCondition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A condition that makes a node sick. since: when it began; seen_at: the last pass that has seen it."""
+    """A condition that makes a node sick. since: when it began; seen_at: a pass that has seen it, not always the last
+    one; ended: when it ended as the first pass saw that sees it no more, 0.0 while it lasts."""
 
     since: float
     seen_at: float
+    ended: float = 0.0
 
 
 class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"failed_instances": "erred"}):
@@ -132,6 +134,7 @@ class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"fail
     repair_failures: int = 0  # consecutive failed repairs (discard, shrink)
     repair_after: float = 0.0  # no repair is tried before
     failed_removals: dict[str, FailedRemoval] = {}  # by node
+    not_restarted: dict[str, float] = {}  # node -> when the restart was planned that ended before its vendor was asked
     drained: dict[str, DrainedOwner] = {}  # by owner of pods (namespace/kind/name)
     first_seen: float = 0.0  # the first pass that accepted the group as this cluster's; 0.0: none yet
     risk: InterruptionRisk | None = None  # of a spot group

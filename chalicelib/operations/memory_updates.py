@@ -9,7 +9,8 @@
             failed: nothing, because the vendor has not taken the node; the next evacuation of a node whose notice was
             taken back is delayed, longer every time, and nothing else is
     restart done     nothing
-            failed   the node's next removal or restart is delayed; no cooldown starts
+            failed   the node's next removal or restart is delayed; no cooldown starts. One that ended before its vendor
+                     was asked is no restart, after which the node would be replaced
     shrink  done     the request is over; the target is what it was lowered to
     discard done     the target is lower by the number of deleted instances
     shrink, discard failed   not retried for a while, each time longer; the group's other operations do not wait
@@ -35,6 +36,7 @@ from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import ABANDONED, NOTICE_TAKEN_BACK, Failed, Succeeded
 from chalicelib.model.policy import Options
 from chalicelib.model.timeouts import provision_deadline, retry_delay
+from chalicelib.operations.removal_progress import read
 from chalicelib.operations.step_context import NOT_STARTED
 from chalicelib.plan.state import backoff
 
@@ -157,7 +159,17 @@ def _restarted(operation: Operation, outcome: Succeeded, options: Options, now: 
 
 
 def _not_restarted(operation: Operation, failure: Failed, options: Options, now: float) -> MemoryUpdate:
-    return NO_UPDATE if failure.error_class in OURS else (_delay_next(operation, failure, options, now), None)
+    delay_next = None if failure.error_class in OURS else _delay_next(operation, failure, options, now)
+    progress = read(operation)
+    if progress.ordered or any(node.restarting for node in progress.nodes.values()):
+        return delay_next, None
+    planned = dict.fromkeys((target.node for target in operation.spec.targets), operation.spec.created_at)
+
+    def group(memory: GroupMemory) -> GroupMemory:
+        memory = msgspec.structs.replace(memory, not_restarted=memory.not_restarted | planned)
+        return delay_next(memory) if delay_next is not None else memory
+
+    return group, None
 
 
 def _repaired(operation: Operation, outcome: Succeeded, options: Options, now: float) -> MemoryUpdate:  # noqa: ARG001

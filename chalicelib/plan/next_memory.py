@@ -29,6 +29,7 @@ from chalicelib.plan.disruption.replacement_rows import with_operations
 from chalicelib.plan.repair import wrong_size
 from chalicelib.plan.scale_up.planner import ScaleUpPlan
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.due_nodes import RESTARTED_FOR
 from chalicelib.plan.state.node_templates import learn
 from chalicelib.plan.state.spot_market import is_fallback, next_fallback, next_risk
 
@@ -134,12 +135,18 @@ def _group(group: NodeGroupState, drained: dict[str, DrainedOwner], now: float) 
         for name, removal in group.memory.failed_removals.items()
         if name in names and abs(now - removal.until) < _FAILED
     }
+    not_restarted = {
+        name: planned
+        for name, planned in group.memory.not_restarted.items()
+        if name in names and abs(now - planned) < RESTARTED_FOR
+    }
     return msgspec.structs.replace(
         group.memory,
         target=group.group.target,
         size_wrong_since=since,
         size_wrong=pair,
         failed_removals=failed,
+        not_restarted=not_restarted,
         drained=drained,
         first_seen=group.memory.first_seen or now,
     )

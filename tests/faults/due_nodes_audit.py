@@ -54,7 +54,8 @@ class DueNodesAudit:
         self._noticed: dict[str, float] = {}  # node -> until when its notice has held
         self._at_risk: frozenset[str] = frozenset()
         self._calm: dict[str, float] = {}  # group -> when it was last seen without too many sick nodes
-        self._sick: dict[tuple[str, str], tuple[float, float]] = {}  # node, condition -> begin, last instant
+        # node, condition -> begin, last instant, whether it had ended then
+        self._sick: dict[tuple[str, str], tuple[float, float, bool]] = {}
 
     @property
     def at_risk(self) -> frozenset[str]:
@@ -92,9 +93,9 @@ class DueNodesAudit:
         key, known = (name, condition), self._sick.get((name, condition))
         if status in self._limits.conditions[condition][0]:
             lasts = known is not None and changed - known[1] <= self._limits.flap + SKEW
-            self._sick[key] = known[0] if known is not None and lasts else changed, now
-        elif known is not None and status:
-            self._sick[key] = known[0], max(known[1], min(changed, now))
+            self._sick[key] = known[0] if known is not None and lasts else changed, now, False
+        elif known is not None and status and not known[2]:
+            self._sick[key] = known[0], max(known[1], min(changed, now)), True
 
     def sick_since(self, name: str) -> float | None:
         """Return since when the node should have been repaired, None if it is well now."""
@@ -128,7 +129,7 @@ class DueNodesAudit:
             return f"too many nodes of {node.group} were sick when that was planned"
         times = []
         for condition, (_, seconds) in self._limits.conditions.items():
-            began, last = self._sick.get((name, condition), (0.0, 0.0))
+            began, last, _ = self._sick.get((name, condition), (0.0, 0.0, True))
             if began and last >= planned_at - LATE:
                 times.append(f"{condition} for {planned_at - began:.0f} s")
                 if planned_at - began >= seconds - SKEW:

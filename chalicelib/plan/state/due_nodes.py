@@ -154,6 +154,8 @@ class _Inspection:
     def _memory(self, node: Node, group: NodeGroupState, instance: Instance | None) -> NodeMemory:
         before = self.state.memory.nodes.get(node.name, NodeMemory())
         restarted = before.restarted_at if 0 <= self.now - before.restarted_at < RESTARTED_FOR else 0.0
+        if group.memory.not_restarted.get(node.name, 0.0) >= restarted:
+            restarted = 0.0
         outdated = instance is not None and bool(instance.outdated) and group.id in self.named
         since = min(before.drifted_since or self.now, self.now)
         return NodeMemory(
@@ -172,18 +174,16 @@ class _Inspection:
             if group.id not in groups or key in sick or len(sick) >= MOST_CONDITIONS:
                 continue
             known = before.get(key)
-            if known is not None and known.seen_at > self.now:  # a wrong clock wrote it
-                known = SickCondition(min(known.since, self.now), self.now)
             condition = node.condition(rule.condition)
+            changed = condition.changed if condition is not None and 0 < condition.changed <= self.now else 0.0
+            known = _not_after(known, self.now) if known is not None else None
             if condition is not None and condition.status in rule.status:
-                began = condition.changed if 0 < condition.changed <= self.now else 0.0
-                lasts = known is not None and began - known.seen_at <= rule.flap_time
-                sick[key] = SickCondition(known.since if known is not None and lasts else self.now, self.now)
+                sick[key] = _lasting(known, rule, changed, self.now)
             elif known is not None:
-                ended = condition.changed if condition is not None and condition.changed <= self.now else 0.0
-                known = SickCondition(known.since, max(known.seen_at, ended))
-                if self.now - known.seen_at <= rule.flap_time:
-                    sick[key] = known
+                # Only the first pass without the condition says when it ended: a later transition is another one.
+                ended = known.ended or max(known.seen_at, changed)
+                if self.now - ended <= rule.flap_time:
+                    sick[key] = msgspec.structs.replace(known, ended=ended)
         return sick
 
     def _sick(self, node: Node, group: NodeGroupState, memory: NodeMemory) -> DueNode | None:
@@ -220,6 +220,22 @@ def _instances(group: NodeGroupState) -> dict[str, Instance]:
     by_word = {word: machine for machine in group.group.instances for word in (machine.id, machine.node) if word}
     machines = {node.name: by_word.get(node.name) or by_word.get(node.provider_id) for node in group.nodes}
     return {name: machine for name, machine in machines.items() if machine is not None}
+
+
+def _not_after(condition: SickCondition, now: float) -> SickCondition:
+    """Return what is remembered without instants from the future, which a wrong clock wrote."""
+    return SickCondition(min(condition.since, now), min(condition.seen_at, now), min(condition.ended, now))
+
+
+def _lasting(condition: SickCondition | None, rule: RepairRule, began: float, now: float) -> SickCondition:
+    """Return what is remembered of a condition that is there now. condition: as remembered before;
+    began: its last transition, 0.0 if unknown. An unchanged one is renewed only after half of flapTime, because every
+    renewal is a write."""
+    if condition is None or began - (condition.ended or condition.seen_at) > rule.flap_time:
+        return SickCondition(now, now)
+    if not condition.ended and began <= condition.seen_at and now - condition.seen_at <= rule.flap_time / 2:
+        return condition
+    return SickCondition(condition.since, now)
 
 
 def _key(rule: RepairRule) -> str:

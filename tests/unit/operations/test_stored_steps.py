@@ -8,7 +8,9 @@ from chalicelib.model.outcome import ABANDONED, NOTICE_TAKEN_BACK, Failed, Succe
 from chalicelib.model.policy import Options
 from chalicelib.model.timeouts import retry_delay
 from chalicelib.operations.memory_updates import memory_updates
+from chalicelib.operations.removal_progress import KEY
 from chalicelib.operations.runner import DEFINITIONS
+from chalicelib.operations.step_context import NOT_STARTED
 from chalicelib.operations.steps.interrupted_removal import INTERRUPTED_REMOVAL
 from tests.cases import each_row
 from tests.unit.operations.harness import START, interrupted, remove, restart
@@ -81,9 +83,21 @@ def test_interruption_that_did_not_happen_counts_nowhere(error_class: str) -> No
 def test_restart_changes_no_size_and_starts_no_cooldown() -> None:
     options, group = Options(), GroupMemory(target=5)
     assert memory_updates(restart("g-1"), Succeeded({"restarted": 1}), options, START) == (None, None)
-    assert memory_updates(restart("g-1"), Failed(ABANDONED, "paused"), options, START) == (None, None)
-    patch, cluster = memory_updates(restart("g-1"), Failed("NodeNotReady", "why"), options, START)
+    asked = restart("g-1", data={KEY: '{"nodes": {"g-1": {"restarting": 1.0}}}'})
+    assert memory_updates(asked, Failed(ABANDONED, "paused"), options, START) == (None, None)
+    patch, cluster = memory_updates(asked, Failed("NodeNotReady", "why"), options, START)
     assert cluster is None
     assert patch is not None
     failed = {"g-1": FailedRemoval(START + retry_delay(1, options), 1, "why")}
     assert patch(group) == GroupMemory(target=5, failed_removals=failed)
+
+
+@each_row(("error_class", "delays"), [(ABANDONED, False), (NOT_STARTED, False), ("EvictionBlocked", True)])
+def test_restart_that_ended_before_its_vendor_was_asked_is_none(error_class: str, delays: bool) -> None:
+    options, operation = Options(), restart("g-1")
+    patch, cluster = memory_updates(operation, Failed(error_class, "why"), options, START + 60.0)
+    assert cluster is None
+    assert patch is not None
+    after = patch(GroupMemory(not_restarted={"g-2": 1.0}))
+    assert after.not_restarted == {"g-1": operation.spec.created_at, "g-2": 1.0}
+    assert list(after.failed_removals) == ["g-1"] * delays

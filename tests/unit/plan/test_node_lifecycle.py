@@ -24,6 +24,7 @@ from chalicelib.model.memory import (
 )
 from chalicelib.model.node import Condition
 from chalicelib.model.operation import OperationKind
+from chalicelib.model.outcome import ABANDONED, Failed
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import (
     Consolidation,
@@ -42,6 +43,7 @@ from chalicelib.model.policy import (
 )
 from chalicelib.model.reason import DisruptionReason
 from chalicelib.model.snapshot import MissingData
+from chalicelib.operations.memory_updates import memory_updates
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.state.due_nodes import age_limit
 from tests.builders import NOW, ClusterBuilder, cluster, having, node
@@ -380,6 +382,45 @@ def test_a_condition_that_was_away_for_longer_than_a_flap_begins_anew() -> None:
     assert (result.bought, result.held) == ({}, {"a": "NotSickLongEnough"})
 
 
+def _deadlock(status: str, changed: float) -> dict[str, Any]:
+    """Fields of a node with this state of its kernel."""
+    ready = Condition("Ready", "True", "", NOW - DAY)
+    return {"created": NOW - DAY, "conditions": (ready, Condition("KernelDeadlock", status, "", changed))}
+
+
+def test_a_condition_that_swaps_between_sound_statuses_has_ended() -> None:
+    lifecycle = NodeLifecycle(repair=(DEADLOCK,), max_unhealthy=1.0, drift=DriftAction.OFF)
+    swaps = [("False" if number % 2 else "Unknown", 50.0 * number) for number in range(1, 30)]
+    memory, since = Memory(), []
+    for status, changed in [("True", -5.0), *swaps, ("True", 1500.0)]:
+        now = NOW + changed + 5.0
+        result = decide(full_nodes("a", **_deadlock(status, NOW + changed)), policy(lifecycle), memory, now)
+        memory = result.memory
+        known = memory.nodes.get("a", NodeMemory()).sick.get("KernelDeadlock=True")
+        since.append(known.since - NOW if known is not None else None)
+    assert since == [0.0, 0.0, 0.0, *[None] * 27, 1505.0]
+    assert result.bought == {}
+
+
+def test_a_condition_that_lasts_is_not_written_in_each_pass() -> None:
+    rule = msgspec.structs.replace(DEADLOCK, flap_time=600.0, after=DAY)
+    lifecycle = NodeLifecycle(repair=(rule,), max_unhealthy=1.0, drift=DriftAction.OFF)
+    memory, written = Memory(), []
+    for minute in range(16):
+        now = NOW + 60.0 * minute
+        memory = decide(full_nodes("a", **_deadlock("True", NOW - 50.0)), policy(lifecycle), memory, now).memory
+        known = memory.nodes["a"].sick["KernelDeadlock=True"]
+        assert known.since == NOW
+        written.append(known.seen_at - NOW)
+    assert sorted({*written}) == [0.0, 360.0, 720.0]
+    build = full_nodes("a", **_deadlock("False", NOW + 910.0))
+    memory = decide(build, policy(lifecycle), memory, NOW + 960.0).memory
+    assert memory.nodes["a"].sick == {"KernelDeadlock=True": SickCondition(NOW, NOW + 720.0, NOW + 910.0)}
+    build = full_nodes("a", **_deadlock("True", NOW + 1505.0))
+    memory = decide(build, policy(lifecycle), memory, NOW + 1510.0).memory
+    assert memory.nodes["a"].sick == {"KernelDeadlock=True": SickCondition(NOW, NOW + 1510.0)}
+
+
 @pytest.mark.parametrize(("nodes", "sick", "repaired"), [(4, 2, False), (4, 1, True), (10, 2, True), (10, 3, False)])
 def test_life_14_a_group_with_too_many_sick_nodes_is_not_repaired(nodes: int, sick: int, repaired: bool) -> None:
     lifecycle = NodeLifecycle(repair=(DEADLOCK,), drift=DriftAction.OFF)
@@ -407,11 +448,15 @@ RESTART = NodeLifecycle(
 )
 
 
-def test_life_15_a_node_is_restarted_once_and_then_replaced() -> None:
-    build = full_nodes("a", group={"restarts": True}, **_deadlocked())
-    build.node("b", "4", "16Gi", group="g")
+def _deadlocked_with_room_elsewhere() -> ClusterBuilder:
+    """Sick node a, whose pods fit on node b, in a group whose nodes can be restarted."""
+    build = full_nodes("a", **_deadlocked()).node("b", "4", "16Gi", group="g")
     build.groups.clear()
-    build.group("g", min=2, restarts=True, template=node("new", "4", "16Gi"))
+    return build.group("g", min=2, restarts=True, template=node("new", "4", "16Gi"))
+
+
+def test_life_15_a_node_is_restarted_once_and_then_replaced() -> None:
+    build = _deadlocked_with_room_elsewhere()
     memory = Memory(nodes={"a": sick_since(NOW - 600.0, "KernelDeadlock=True")})
     first = decide(build, policy(RESTART, opt={"scale_down_utilization_threshold": 0.0}), memory)
     [restart] = first.plan.restarts
@@ -428,6 +473,26 @@ def test_life_15_a_node_is_restarted_once_and_then_replaced() -> None:
     memory = msgspec.structs.replace(memory, nodes={"a": sick})
     second = decide(build, policy(RESTART), memory, now=NOW + 600.0)
     assert (second.plan.restarts, second.bought) == ((), {"g": 1})
+
+
+def test_a_node_is_restarted_again_if_its_vendor_was_not_asked() -> None:
+    build = _deadlocked_with_room_elsewhere()
+    document = policy(RESTART, opt={"scale_down_utilization_threshold": 0.0})
+    first = decide(build, document, Memory(nodes={"a": sick_since(NOW - 600.0, "KernelDeadlock=True")}))
+    [operation] = [item for item in first.plan.operations if item.spec.kind is OperationKind.RESTART_NODE]
+    patch, _ = memory_updates(operation, Failed(ABANDONED, "the mode is shadow"), document.options, NOW + 30.0)
+    assert patch is not None
+    groups = {"g": patch(first.memory.groups["g"])}
+    memory = msgspec.structs.replace(first.memory, groups=groups)
+    second = decide(build, document, memory, now=NOW + 60.0)
+    assert ([restart.node for restart in second.plan.restarts], second.bought) == (["a"], {})
+    assert second.memory.nodes["a"].restarted_at == NOW + 60.0
+    third = decide(build, document, second.memory, now=NOW + 120.0)  # this one has asked
+    assert (third.plan.restarts, third.held) == ((), {"a": "NotSickLongEnough"})
+    assert third.memory.groups["g"].not_restarted == {"a": NOW}
+    sound = full_nodes("a", group={"restarts": True, "min": 1}, created=NOW)
+    later = decide(sound, document, third.memory, now=NOW + DAY)
+    assert later.memory.groups["g"].not_restarted == {}
 
 
 def test_a_provider_that_cannot_restart_says_so() -> None:
