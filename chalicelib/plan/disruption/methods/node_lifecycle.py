@@ -310,7 +310,7 @@ class _Renewal:
 
     def _remove_first(self, due_node: DueNode, candidate: Candidate) -> Reason | None:
         """Remove a sick node of a group that cannot grow before its successor comes, one node at a time. Until then its
-        pods wait, so their disruption budgets must allow all of them to be away at once: otherwise the drain would never
+        pods wait, so their disruption budgets must allow all of them to be away at once: otherwise the drain could not
         end."""
         other = next((name for name in self._leaving_of(candidate.group) if name != due_node.node.name), None)
         if other is not None:
