@@ -6,7 +6,10 @@ pending only if no node accepts it, nor would an empty new node of a group that 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+
+import msgspec
 
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi import fields
@@ -15,6 +18,7 @@ from infra.emulators.controllers.scheduler.cluster_view import ClusterView
 from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView, read_node, read_pod
 from infra.emulators.controllers.scheduler.predicates import Nowhere, judge
 from infra.emulators.controllers.scheduler.scheduler import waits
+from infra.emulators.kube.objects import KubeObject
 from tests.faults.cluster import GROUPS
 from tests.faults.objects import SCALE_DOWN_DISABLED, is_protected, marks_of, must_move, taint_of
 from tests.faults.run_state import HARD, Broken, FaultRun
@@ -85,7 +89,9 @@ def _sick(m: FaultRun) -> Iterator[str]:
         least, most = m.bounds[node.group]
         is_fixed = least >= m.world.size(node.group) >= most  # it may neither grow nor shrink
         stuck = is_fixed or _is_of_another_set(m, name) or audit.too_many_sick(node.group)
-        held = stuck or name in failed or _is_held(m, name)
+        pods = [pod for pod in m.world.kube.pods_on(name) if must_move(pod)]
+        has_to_wait = m.world.size(node.group) >= most and _has_more_than_budgets_allow(m, pods)
+        held = stuck or has_to_wait or name in failed or _is_held(m, name) or not _fit_one_node(m, pods, node.group)
         if not held:
             yield f"node {name} should have been repaired {now - due:.0f} s ago"
 
@@ -103,6 +109,28 @@ def _is_of_another_set(m: FaultRun, name: str) -> bool:
     }
     outdated = outdated_sets(m.world.kube.list("machinesets", group=fields.GROUP)) & used
     return len(used) > 1 and outdated != {owner_of[name]["uid"]}
+
+
+def _has_more_than_budgets_allow(m: FaultRun, pods: Iterable[KubeObject]) -> bool:
+    """Whether these pods cannot all be away at once: those of a node that goes before its successor comes are."""
+    of_app = Counter((pod["metadata"].get("labels") or {}).get("app") for pod in pods)
+    return any(
+        of_app[each["spec"]["selector"]["matchLabels"]["app"]] > (each.get("status") or {}).get("disruptionsAllowed", 0)
+        for each in m.world.kube.list("poddisruptionbudgets", group="policy")
+    )
+
+
+def _fit_one_node(m: FaultRun, pods: Iterable[KubeObject], group: str) -> bool:
+    """Whether an empty new node of a group takes all these pods: those that a person bound to their node may not fit
+    any, and then no successor is bought."""
+    fresh, others = _new_node(group), [read_node(node) for node in m.world.kube.list("nodes")]
+    placed: list[PodView] = []
+    for pod in pods:
+        view = msgspec.structs.replace(read_pod(pod), node="")
+        if not _fits(view, fresh, others, placed):
+            return False
+        placed.append(msgspec.structs.replace(view, node=fresh.name))
+    return True
 
 
 def _is_held(m: FaultRun, name: str) -> bool:
@@ -157,22 +185,28 @@ def _waiting(m: FaultRun) -> Iterator[str]:
     if not pending:
         return
     nodes = [read_node(node) for node in m.world.kube.list("nodes")]
-    for name, group in sorted(GROUPS.items()):
+    for name in sorted(GROUPS):
         size = m.world.size(name)
         if size >= m.bounds[name][1]:
             continue
-        fresh = read_node(
-            objects.node(
-                "fresh",
-                f"{int(group.cpu) * 1000 - 100}m",
-                "15Gi",
-                labels=group.labels,
-                taints=[{"key": "pool", "value": "batch", "effect": "NoSchedule"} for _ in group.taints],
-            )
-        )
+        fresh = _new_node(name)
         for pod in pending:
             if _fits(pod, fresh, nodes, pods):
                 yield f"pod {pod.name} waits although group {name} ({size} of {m.bounds[name][1]}) could take it"
+
+
+def _new_node(name: str) -> NodeView:
+    """An empty new node of a group."""
+    group = GROUPS[name]
+    return read_node(
+        objects.node(
+            "fresh",
+            f"{int(group.cpu) * 1000 - 100}m",
+            "15Gi",
+            labels=group.labels,
+            taints=[{"key": "pool", "value": "batch", "effect": "NoSchedule"} for _ in group.taints],
+        )
+    )
 
 
 def _fits(pod: PodView, fresh: NodeView, nodes: list[NodeView], pods: list[PodView]) -> bool:

@@ -15,6 +15,8 @@ from tests.faults.faulty_world import FaultWorld
 from tests.faults.objects import taint_of
 
 HARD = "ToBeDeletedByClusterAutoscaler"
+PLANNED_LATER = frozenset({"expired", "drifted", "consolidation"})
+"""Reasons for which a pass decides removals after repairs."""
 SAYS_IT_ALL = 10
 """Every so many seeds also keep the status ConfigMap, which costs as much as everything else."""
 BEGINS_AT_ONCE = 2
@@ -148,7 +150,8 @@ class FaultRun:
 
     def _repaired_beside(self, known: dict[str, Any]) -> str:
         """The node that was leaving the group already when the repair of a node without a successor was planned, empty
-        if there was none. Such a repair has no places for its pods."""
+        if there was none. Such a repair has no places for its pods. A pass plans it before it decides what is renewed,
+        consolidated or drained by replacements."""
         plans = (entry for entry in self.world.store.journal.recent(self.world.name, 100) if entry.kind == "plan")
         plan: dict[str, Any] = next(
             (body for entry in plans if (body := json.loads(entry.body))["id"] == known["plan"]), {}
@@ -173,6 +176,7 @@ class FaultRun:
                 target.node
                 for each in self.world.operations()
                 if each.spec.group in groups and each.spec.created_at <= known["planned_at"]
+                if each.spec.plan != known["plan"] or not (each.spec.replacement or each.spec.reason in PLANNED_LATER)
                 for target in each.spec.targets
                 if target.node not in targets
             ),

@@ -11,7 +11,8 @@ import pytest
 
 from chalicelib.reconciler import scan_scheduler
 from infra.emulators.controllers.capi import fields
-from infra.emulators.kube.objects import clone
+from infra.emulators.controllers.objects import pdb
+from infra.emulators.kube.objects import KubeObject, clone
 from tests.faults.final_checks import finish, restless
 from tests.faults.io_interceptor import Process
 from tests.faults.node_events import sicken
@@ -240,6 +241,53 @@ def test_final_checks_detect_a_sick_node_that_nobody_repairs() -> None:
         assert list(restless(machine)) == []
         machine.world.step(30.0)
         assert list(restless(machine)) == [f"node {node} should have been repaired 20 s ago"]
+
+
+@pytest.mark.parametrize(("allowed", "is_complaint"), [(1, False), (2, True)])
+def test_final_checks_let_a_sick_node_of_a_full_group_wait_for_a_budget(allowed: int, *, is_complaint: bool) -> None:
+    with FaultRun(1, consolidates=True, age=0.0) as machine:
+        node = _sick_node(machine)
+        machine.bounds[node.partition("-")[0]] = (0, 2)
+        for pod in machine.world.kube.pods_on(node):
+            machine.world.kube.delete("pods", pod["metadata"]["name"], "default")
+        for number in range(2):
+            machine.world.kube.create("pods", _bound_pod(f"one-{number}", node, "100m"))
+        budget = pdb("one", max_unavailable=1) | {"status": {"disruptionsAllowed": allowed}}
+        machine.world.kube.create("poddisruptionbudgets", budget, group="policy")
+        assert bool(list(_complaints(machine))) is is_complaint
+
+
+@pytest.mark.parametrize(("cpu", "is_complaint"), [("100m", True), ("8", False)])
+def test_final_checks_let_a_sick_node_wait_whose_pods_fit_no_new_one(cpu: str, *, is_complaint: bool) -> None:
+    with FaultRun(1, consolidates=True, age=0.0) as machine:
+        node = _sick_node(machine)
+        machine.world.kube.create("pods", _bound_pod("one-1", node, cpu))
+        assert bool(list(_complaints(machine))) is is_complaint
+
+
+def _sick_node(machine: FaultRun) -> str:
+    """A node that nobody repairs, although it is sick for long enough."""
+    machine.mode = "shadow"
+    machine.apply_policy()
+    node = sicken(machine, Random(1)).partition(" ")[0]
+    machine.world.step(80.0)
+    machine.check()
+    return node
+
+
+def _bound_pod(name: str, node: str, cpu: str) -> KubeObject:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "one", "uid": "uid-one", "controller": True}
+    return {
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": "one"}, "ownerReferences": [owner]},
+        "spec": {
+            "nodeName": node,
+            "containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}],
+        },
+    }
+
+
+def _complaints(machine: FaultRun) -> Iterator[str]:
+    return (complaint for complaint in restless(machine) if "should have been repaired" in complaint)
 
 
 def test_final_checks_detect_leftovers(culprit: Culprit) -> None:

@@ -528,6 +528,25 @@ def test_life_17_a_full_group_loses_a_sick_node_first_and_one_at_a_time() -> Non
     assert decide(build, policy(lifecycle), left, now=NOW + 60.0).held == {"b": "RepairedOneByOne"}
 
 
+def test_a_full_group_that_loses_an_unneeded_node_keeps_a_sick_one() -> None:
+    """The group is not full any more in the next pass: then the successor comes first."""
+    build = cluster().node("a", "4", "16Gi", group="g", **_deadlocked()).node("b", "500m", "16Gi", group="g")
+    build.running("a", 4, "1", "4Gi", owner="a").group("g", max=2, template=node("new", "4", "16Gi"))
+    lifecycle = NodeLifecycle(repair=(DEADLOCK,), max_unhealthy=1.0, drift=DriftAction.OFF)
+    sick = sick_since(NOW - HOUR, "KernelDeadlock=True")
+    memory = Memory(nodes={"a": sick, "b": NodeMemory(unneeded_since=NOW - 2e6, confirmed_at=NOW - 60.0)})
+    result = decide(build, policy(lifecycle), memory)
+    assert (result.goes, result.held) == ({"b": "unneeded"}, {"a": "RepairedOneByOne"})
+
+
+@pytest.mark.parametrize(("allowed", "goes"), [(3, {}), (4, {"a": "repair"})])
+def test_a_sick_node_goes_first_only_if_all_its_pods_may_be_away_at_once(allowed: int, goes: dict[str, str]) -> None:
+    build = full_nodes("a", group={"max": 1}, **_deadlocked()).budget("a", allowed, having(app="a"))
+    lifecycle = NodeLifecycle(repair=(DEADLOCK,), max_unhealthy=1.0, drift=DriftAction.OFF)
+    result = decide(build, policy(lifecycle), Memory(nodes={"a": sick_since(NOW - HOUR, "KernelDeadlock=True")}))
+    assert (result.goes, result.held) == (goes, {} if goes else {"a": "BlockedByPod"})
+
+
 def test_a_node_that_recovers_before_its_drain_stays() -> None:
     build = full_nodes("a", **_deadlocked())
     lifecycle = NodeLifecycle(repair=(DEADLOCK,), max_unhealthy=1.0, drift=DriftAction.OFF)

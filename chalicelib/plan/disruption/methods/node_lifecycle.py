@@ -312,18 +312,24 @@ class _Renewal:
         return price.amount if isinstance(price, Price) else None
 
     def _remove_first(self, due_node: DueNode, candidate: Candidate) -> Reason | None:
-        """Remove a sick node of a group that cannot grow before its successor comes, one node at a time."""
-        other = next((name for name in self._repaired_in(candidate.group) if name != due_node.node.name), None)
+        """Remove a sick node of a group that cannot grow before its successor comes, one node at a time. Until then its
+        pods wait, so their disruption budgets must allow all of them to be away at once: otherwise the drain could not
+        end."""
+        other = next((name for name in self._leaving_of(candidate.group) if name != due_node.node.name), None)
         if other is not None:
             return Reason.of(ReasonCode.REPAIRED_ONE_BY_ONE, node=other)
+        for pod, names in candidate.limited:
+            short = next((name for name in names if self.budgets.pdbs.left(name) < candidate.used.get(name, 0)), None)
+            if short is not None:
+                params = {"pod": pod.key, "rule": ReasonCode.NOT_ENOUGH_PDB.value, "budget": short}
+                return Reason(ReasonCode.BLOCKED_BY_POD, dict(params))
         return self._remove(due_node.why, [_simulated(candidate)])
 
-    def _repaired_in(self, group: str) -> list[str]:
-        """Return the nodes of a group that leave, or that this pass repairs."""
-        now = [removal.node for removal in self.removals.get(DisruptionReason.REPAIR, ()) if removal.group == group]
-        now += [restart.node for restart in self.restarts if restart.group == group]
-        leaving = [name for name in sorted(self.state.leaving) if self.state.group_of.get(name) == group]
-        return [*now, *leaving]
+    def _leaving_of(self, group: str) -> list[str]:
+        """Return the nodes of a group that leave, or that this pass removes for any reason: without them the group has
+        room for a successor."""
+        leaving = self.budgets.taken | self.state.leaving
+        return [name for name in sorted(leaving) if self.state.group_of.get(name) == group]
 
     def _proposals(self) -> list[JudgedMove]:
         return [
