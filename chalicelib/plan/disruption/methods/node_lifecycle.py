@@ -318,6 +318,8 @@ class _Renewal:
         other = next((name for name in self._leaving_of(candidate.group) if name != due_node.node.name), None)
         if other is not None:
             return Reason.of(ReasonCode.REPAIRED_ONE_BY_ONE, node=other)
+        if self.state.groups[candidate.group].upcoming:
+            return Reason.of(ReasonCode.GROUP_GROWING)  # the successor of the last one comes first
         for pod, names in candidate.limited:
             short = next((name for name in names if self.budgets.pdbs.left(name) < candidate.used.get(name, 0)), None)
             if short is not None:
