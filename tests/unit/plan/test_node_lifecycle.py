@@ -39,6 +39,7 @@ from chalicelib.model.policy import (
 from chalicelib.model.reason import DisruptionReason
 from chalicelib.model.snapshot import MissingData
 from chalicelib.operations.memory_updates import memory_updates
+from chalicelib.plan.disruption.methods.node_lifecycle import MOST_TRIED
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.state.due_nodes import age_limit
 from tests.builders import NOW, ClusterBuilder, cluster, having, node
@@ -252,6 +253,21 @@ def test_life_18_a_blocked_node_does_not_hold_the_next_one() -> None:
     result = decide(build, policy(DRIFT), memory)
     assert result.bought == {"g": 1}
     assert result.held == {"a": "BlockedByPod", "b": "InReplacement"}
+
+
+def test_any_number_of_blocked_nodes_does_not_hold_the_next_one() -> None:
+    names = [f"n-{at:03}" for at in range(MOST_TRIED + 20)]
+    build = full_nodes(*names, group={"max": 200})
+    build.nodes = [
+        msgspec.structs.replace(item, created=OLD_NODE + (DAY / 2 if item.name == names[-1] else 0.0))
+        for item in build.nodes
+    ]
+    for name in names[:-1]:
+        build.budget(f"pdb-{name}", 0, having(app=name))
+    result = decide(build)
+    assert result.bought == {"g": 1}
+    assert result.held[names[-1]] == "InReplacement"
+    assert {result.held[name] for name in names[:-1]} == {"BlockedByPod"}
 
 
 # -- repair

@@ -91,6 +91,7 @@ class _Renewal:
         self.book = price_book(policy.prices, self.state.snapshot.groups, self.state.now, spot=policy.spot is not None)
         going = self.budgets.taken.union(unneeded)
         self.due = {item.node.name: item for item in self.lifecycle.due if item.node.name not in going}
+        self.tried = 0  # due nodes for which a place was looked for
         self.verdicts: dict[str, Reason] = {}
         self.removals: dict[DisruptionReason, list[Removal]] = {}
         self.restarts: list[Restart] = []
@@ -103,11 +104,10 @@ class _Renewal:
     def result(self) -> LifecycleResult:
         self.verdicts |= {name: item.held for name, item in self.due.items() if item.held is not None}
         waiting = [item for name, item in self.due.items() if item.held is None and self._is_free(name)]
-        for item in waiting[:MOST_TRIED]:
+        for item in waiting:
             reason = self.context.not_evaluated if self.context.over() else self._act(item)
             if reason is not None:
                 self.verdicts[item.node.name] = reason
-        self.verdicts |= {item.node.name: self.context.not_evaluated for item in waiting[MOST_TRIED:]}
         advanced = advance(
             self.state,
             self.simulated,
@@ -152,8 +152,10 @@ class _Renewal:
         removal = _simulated(candidate)
         why = self.budgets.standing_refusal(removal, due_node.why)
         why = why or self.budgets.disruption_refusal(candidate.group, [due_node.node.name], due_node.why)
+        why = why or (self.context.not_evaluated if self.tried >= MOST_TRIED else None)
         if why is not None:
             return why
+        self.tried += 1
         places = self._places([candidate])
         if due_node.action is RepairAction.RESTART and due_node.why is DisruptionReason.REPAIR:
             group = self.state.groups[candidate.group]
