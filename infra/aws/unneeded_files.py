@@ -27,6 +27,8 @@ _NUMPY = (
     r"^numpy/(ctypeslib|matlib|conftest|_configtool)\.py$",
     r"^numpy/_core/(_simd|_\w+_tests)\.[^/]*so$",
     r"^numpy/random/(_examples|lib)/",
+    r"^numpy/lib/recfunctions\.py$",
+    r"^numpy/ma/(mrecords|testutils|timer_comparison)\.py$",
 )
 
 #: Extensions of Jinja2 and ways to use it that the templates do not.
