@@ -113,7 +113,7 @@ class NodeGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     interruption_rate: float = 0.0  # share of its instances that the vendor says it takes back in a month; 0: unknown
     replaces_interrupted: bool = False  # the vendor buys another instance when it announces an interruption
     restarts: bool = False  # its provider can restart an instance (NodeRestarter)
-    busy: str = ""  # who changes its instances now (an activity of the vendor), empty if nobody does
+    busy: str = ""  # the vendor's activity that changes its instances now, empty if none does
     claim: str = ""  # globally unique identity of the group, independent of policy names; empty: unknown
     scale_down_held: str = ""  # why the provider currently forbids removals (a rollout), empty if it does not
     discovered: bool = False

@@ -8,7 +8,7 @@
     leaves_at     ECS takes the preemptible instance back. ECS says so five minutes before, without a time
 
 The health check alone says nothing: it is on in every group unless turned off, and only asks whether the instance runs.
-An instance that runs and is broken is therefore nobody's but ours.
+The vendor therefore leaves an instance that runs and is broken to Outscaler.
 """
 
 from __future__ import annotations

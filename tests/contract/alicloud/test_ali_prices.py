@@ -71,7 +71,7 @@ def test_alicloud_preemptible_group_without_a_zone_has_no_price(bench: AlicloudB
     assert asked(bench) == []
 
 
-def test_alicloud_preemptible_group_in_several_zones_has_the_highest_price_of_its_zones(bench: AlicloudBench) -> None:
+def test_alicloud_preemptible_group_has_the_highest_price_of_its_zones(bench: AlicloudBench) -> None:
     name = group_of(bench, size=1, spot="SpotAsPriceGo", zones=("cn-hangzhou-i", "cn-hangzhou-h", "cn-hangzhou-g"))
     bench.cloud.add_machines(name, 1, zone="cn-hangzhou-h")
     bench.cloud.prices["ecs.g7.xlarge"] = 1.0

@@ -149,7 +149,7 @@ def make_unready(fixture: OperationFixture) -> None:
     fixture.cluster.nodes["g-1"] = type(node)(node.name, node.uid, node.provider_id, taints=node.taints, ready=False)
 
 
-def test_node_that_is_ready_after_its_deadline_is_evacuated_once_before_it_is_deleted() -> None:
+def test_node_ready_after_its_deadline_is_evacuated_once_before_deletion() -> None:
     keys = [f"default/p-{number:02}" for number in range(25)]
     fixture = scene(*keys)
     fixture.cluster.add_budget("p", ["default/p-07"], room=0)

@@ -150,7 +150,7 @@ def test_alicloud_key_that_sees_no_instances_is_one_gap_with_the_permission() ->
     assert observed(ess).gaps == ()
 
 
-def test_alicloud_permission_is_looked_for_every_six_hours_while_nothing_is_taken_back() -> None:
+def test_alicloud_permission_is_checked_every_six_hours_without_interruptions() -> None:
     ess = without()
     for _ in range(10):
         assert observed(ess).gaps == ()
