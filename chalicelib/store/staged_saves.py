@@ -16,6 +16,7 @@ that does not include the decided save cannot overtake it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from pynamodb.expressions.update import Action
 from chalicelib.model.operation import Operation
 from chalicelib.model.operation_document import OperationDocument, from_document, to_document
 from chalicelib.store.codec import fingerprint, pack, unpack
-from chalicelib.store.errors import LeaseLost, RowUnreadable, StaleWrite, StoreError
+from chalicelib.store.errors import LeaseLost, RowUnreadable, StaleWrite, StoreError, StoreThrottled
 from chalicelib.store.leases import Lease, fence
 from chalicelib.store.memory_rows import ABSENT, ANY, Change, change_row, change_write, head_actions, is_version, to_row
 from chalicelib.store.table_client import (
@@ -33,6 +34,7 @@ from chalicelib.store.table_client import (
     Raw,
     Table,
     TransactionCancelled,
+    TransactionConflict,
     Write,
     readable,
     row_of,
@@ -155,7 +157,8 @@ class Staging:
     ) -> None:
         """Write all of it or nothing. versions: by row, of every row that the decision depends on.
 
-        Raises LeaseLost, StaleWrite.
+        A save that is decided is not a failed one, even if conflicting requests keep this process from applying it: the
+        next process that reads or writes applies it. Raises LeaseLost, StaleWrite.
         """
         head = self._table.get(HeadRow, cluster, HEAD)
         if is_closed(head):
@@ -166,7 +169,8 @@ class Staging:
             raise StaleWrite(cluster, changed)
         save, pieces = self._stage(cluster, changes, operations, lease, now)
         self._decide(cluster, head, save, pieces, changes, lease)
-        self.carry_out(cluster)
+        with suppress(StoreThrottled):
+            self.carry_out(cluster)
 
     def _stage(
         self, cluster: str, changes: Sequence[Change], operations: Sequence[Operation], lease: Lease, now: float
@@ -213,8 +217,10 @@ class Staging:
     # --- applying
 
     def carry_out(self, cluster: str) -> bool:
-        """Apply a save that is decided; False if there is none. Any process may call it, concurrently and
-        repeatedly."""
+        """Apply a save that is decided; False if there is none. Any process may call it, concurrently and repeatedly: a
+        conflict means that another one is applying it, and what is left is read again. Raises StoreThrottled if it
+        stays in conflict."""
+        conflicts = 0
         for attempt in range(TRIES):
             head = self._table.get(HeadRow, cluster, HEAD)
             if head is None or not head.pending:
@@ -229,11 +235,15 @@ class Staging:
                 open_gate: list[Action] = [HeadRow.pending.remove(), HeadRow.parts.remove()]
                 opening = self._table.update(cluster, HEAD, open_gate, it_is_still_pending)
                 deletions = (self._table.delete(cluster, _part(save, at)) for at in range(parts))
-                self._table.transact([opening, *deletions])
+                self._table.transact([opening, *deletions], repeat_conflicts=False)
             except TransactionCancelled:
                 continue  # another process applied a part of it; check again what is left
+            except TransactionConflict:
+                conflicts += 1
+                self._table.wait_for_others(conflicts)
+                continue
             return True
-        raise StoreError(f"{cluster}: a large save could not be carried out")
+        raise StoreThrottled(f"{cluster}: a large save could not be carried out yet")
 
     def _read(self, cluster: str, save: str, parts: int) -> Staged | None:
         if parts > MOST_PARTS:
@@ -254,11 +264,11 @@ class Staging:
         batch = [gate]
         for writes in self._missing_writes(cluster, staged):
             if not self._table.fits([*batch, *writes]):
-                self._table.transact(batch)
+                self._table.transact(batch, repeat_conflicts=False)
                 batch = [gate]
             batch += writes
         if len(batch) > 1:
-            self._table.transact(batch)
+            self._table.transact(batch, repeat_conflicts=False)
 
     def _missing_writes(self, cluster: str, staged: Staged) -> Iterator[list[Write]]:
         rows = self._versions(cluster)

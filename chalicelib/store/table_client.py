@@ -46,7 +46,9 @@ _BUSY = frozenset(
         "LimitExceededException",
     }
 )
-_BUSY_REASONS = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
+_CONFLICTS = frozenset({"TransactionConflictException", "TransactionInProgressException"})
+_CONFLICT_REASON = "TransactionConflict"
+_BUSY_REASONS = frozenset({_CONFLICT_REASON, "ThrottlingError", "ProvisionedThroughputExceeded"})
 _METHODS = {"Put": "put_item", "Update": "update_item", "Delete": "delete_item"}
 
 
@@ -71,6 +73,13 @@ class TransactionCancelled(StoreError):
     def __init__(self, refused: dict[int, Raw]) -> None:
         super().__init__("transaction cancelled")
         self.refused = refused
+
+
+class TransactionConflict(StoreError):
+    """Another request was writing one of the rows at the same time; nothing was written. Never leaves the store."""
+
+    def __init__(self) -> None:
+        super().__init__("transaction in conflict with another request")
 
 
 @contextmanager
@@ -244,10 +253,12 @@ class Table:
         attributes: Raw = self._send(_METHODS[write.kind], _with_old_row(write) | extra).get("Attributes", {})
         return attributes
 
-    def transact(self, writes: Sequence[Write]) -> None:
-        """Write all of them or none. Raises TransactionCancelled with the rows that were found."""
+    def transact(self, writes: Sequence[Write], *, repeat_conflicts: bool = True) -> None:
+        """Write all of them or none. repeat_conflicts: False for a caller that reads again after a conflict, because
+        another process may be doing the same. Raises TransactionCancelled with the rows that were found, and
+        TransactionConflict if conflicts are not repeated."""
         items = [{write.kind: _with_old_row(write)} for write in writes]
-        self._send("transact_write_items", {"TransactItems": items})
+        self._send("transact_write_items", {"TransactItems": items}, repeat_conflicts=repeat_conflicts)
 
     def fits(self, writes: Sequence[Write]) -> bool:
         """Return whether they fit into one transaction."""
@@ -255,12 +266,18 @@ class Table:
 
     # --- the wire
 
-    def _send(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    def wait_for_others(self, attempts: int) -> None:
+        """Wait as before the next attempt of a request, after that many. Raises StoreThrottled after too many."""
+        self._wait(attempts, "conflicting transactions")
+
+    def _send(self, method: str, arguments: dict[str, Any], *, repeat_conflicts: bool = True) -> dict[str, Any]:
         attempts = 0
         while True:
             try:
                 answer: dict[str, Any] = getattr(self._client, method)(**arguments)
             except ClientError as error:
+                if not repeat_conflicts and _is_conflict(error):
+                    raise TransactionConflict from error
                 if not _is_busy(error):
                     raise _store_error(error) from error
                 attempts += 1
@@ -299,8 +316,21 @@ def _is_busy(error: ClientError) -> bool:
     code = error.response["Error"].get("Code", "")
     if code != "TransactionCanceledException":
         return code in _BUSY
-    reasons = {reason.get("Code", "None") for reason in error.response.get("CancellationReasons", [])} - {"None"}
+    reasons = _cancellation_reasons(error)
     return bool(reasons) and reasons <= _BUSY_REASONS
+
+
+def _is_conflict(error: ClientError) -> bool:
+    """Return whether another request was writing a row at the same time, and no condition failed."""
+    code = error.response["Error"].get("Code", "")
+    if code != "TransactionCanceledException":
+        return code in _CONFLICTS
+    return _CONFLICT_REASON in _cancellation_reasons(error) and _is_busy(error)
+
+
+def _cancellation_reasons(error: ClientError) -> set[str]:
+    response: Any = error.response
+    return {reason.get("Code", "None") for reason in response.get("CancellationReasons", [])} - {"None"}
 
 
 def _store_error(error: ClientError) -> StoreError:

@@ -13,8 +13,9 @@ from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.operation import Operation, OperationState
 from chalicelib.store import Store
 from chalicelib.store.errors import LeaseLost, RowUnreadable, StaleWrite, StoreError, StoreUnavailable
+from chalicelib.store.table_client import ATTEMPTS
 from chalicelib.store.tables import STAGED, BlobRow
-from infra.emulators.aws_faults import AwsFaults, lost_answer
+from infra.emulators.aws_faults import AwsFaults, busy, cancelled, lost_answer
 from tests.unit.store.support import START, StoreFixture, all_at_once, new_table
 
 
@@ -100,6 +101,49 @@ def test_staged_save_crash_after_the_decision_is_completed_by_the_next_reader(
     memory = bench.load()
     assert (len(memory.groups), len(memory.operations), memory.last_scale_up) == (GROUPS + 1, GROUPS, START)
     assert memory.groups["g0"] == GroupMemory(target=1, last_add=START)
+
+
+@pytest.mark.parametrize("applied", [0, 1])
+def test_staged_save_that_stays_in_conflict_is_saved_all_the_same(bench: StoreFixture, applied: int) -> None:
+    """It is decided: reported as failed, its pass would be repeated."""
+    small(bench)
+    faults = AwsFaults()
+    conflicts = [cancelled("None", "TransactionConflict")] * ATTEMPTS
+    faults.instead("transact_write_items", *[None] * (1 + applied), *conflicts)
+
+    _, expected = save(bench, bench.fresh(faults=faults))
+
+    assert len(bench.waits) == ATTEMPTS - 1
+    assert bench.load() == expected
+
+
+@pytest.mark.parametrize(
+    "conflict",
+    [cancelled("TransactionConflict", "None"), busy("TransactionInProgressException")],
+    ids=["conflict", "in progress"],
+)
+def test_conflict_with_the_process_that_applies_the_save_is_no_failure(
+    bench: StoreFixture, conflict: Exception
+) -> None:
+    small(bench)
+    faults = AwsFaults()
+    faults.instead("transact_write_items", None, conflict)
+    faults.before("transact_write_items", lambda: None, lambda: bench.fresh().memory.load(bench.cluster))
+
+    _, expected = save(bench, bench.fresh(faults=faults))
+
+    assert len(bench.waits) == 1, "read again after one wait, it is found to be applied"
+    assert faults.calls.count("transact_write_items") == 2
+    assert bench.load() == expected
+    assert list(bench.store.table.query(bench.cluster, STAGED)) == []
+
+
+def test_conflict_before_the_decision_is_repeated(bench: StoreFixture) -> None:
+    small(bench)
+    faults = AwsFaults()
+    faults.instead("transact_write_items", cancelled("TransactionConflict"))
+    _, expected = save(bench, bench.fresh(faults=faults))
+    assert bench.load() == expected
 
 
 def test_decided_save_that_cannot_be_read_names_its_row(bench: StoreFixture) -> None:
