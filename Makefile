@@ -72,8 +72,11 @@ unit: $(STAMP) ## pytest, one process per core
 test-slow: $(STAMP) ## the long runs
 	OUTSCALER_LONG=1 $(BIN)/python -m pytest -m "slow or more" tests $(ARGS)
 
-test-strict: $(STAMP) ## the store's suite on Amazon's DynamoDB Local (needs npm and Java 17)
-	$(BIN)/python -m infra.emulators.dynamodb_local -- $(BIN)/python -m pytest -m "strict or not strict" tests/unit/store $(ARGS)
+STRICT := $(BIN)/python -m infra.emulators.dynamodb_local --
+test-strict: $(STAMP) ## store, scenarios and fault seeds on Amazon's DynamoDB Local (needs an AWS account, npm, Java 17)
+	$(STRICT) $(BIN)/python -m pytest -m "strict or not strict" tests/unit/store $(ARGS)
+	$(STRICT) $(BIN)/python -m pytest -m "not slow" -k one-process tests/scenario $(ARGS)
+	$(STRICT) $(BIN)/python -m tests.faults.run --seeds 0-9
 
 mutants: $(TEST_STAMP) ## faults drawn by lot into the code, and which of them no test notices (ARGS="--seed 1 --count 50")
 	$(BIN)/python -m tests.mutation.run $(ARGS)

@@ -1,15 +1,18 @@
-"""The services of one emulated account for a world, each with its own table and secrets. There are two implementations.
+"""The services of one emulated account for a world, each with its own table and secrets: three implementations.
 
 FullServices    moto, in this process: every request is signed and serialized (aws_server.py)
 QuickServices   the in-memory table (memory_table.py) and a dict: requests are function calls
+EngineServices  the same, with the table on the engine whose address is in OUTSCALER_TEST_DYNAMODB
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import threading
 import uuid
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Protocol
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
@@ -28,11 +31,12 @@ from chalicelib.runtime.memory_usage import MemoryGauge
 from chalicelib.runtime.runtime import ReadSecret, Runtime, SecretCache, build
 from chalicelib.store import Store
 from chalicelib.store.table_client import Table
-from infra.emulators.aws import LocalAws, client, drop_table
+from infra.emulators.aws import LocalAws, client, create_table, drop_table
 from infra.emulators.aws_faults import AwsFaults, Life, Mortal
 from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.deployed_functions import AsyncLambda, of_lambda
+from infra.emulators.dynamodb_local import VARIABLE as ENGINE
 from infra.emulators.iam import IamRequest, Judge, Judged, JudgedSender, of_dynamodb, of_secrets
 from infra.emulators.lambda_events import REGION
 from infra.emulators.memory_table import MemoryAccount, MemoryTable
@@ -127,7 +131,8 @@ class QuickServices:
 
     def __init__(self) -> None:
         self.table = "world"
-        self.dynamodb, self.secrets = MemoryAccount(), MemorySecrets()
+        self.dynamodb: Any = MemoryAccount()
+        self.secrets = MemorySecrets()
         self.parameters = MemoryParameters()
 
     def create(self) -> None:
@@ -141,6 +146,57 @@ class QuickServices:
             self.parameters.texts[parameter_name(name)] = text
         else:
             self.secrets.texts[name] = text
+
+
+class EngineServices(QuickServices):
+    """The quick services with tables on another engine, for `make test-strict`."""
+
+    kind = Table
+
+    def __init__(self, endpoint: str) -> None:
+        super().__init__()
+        self.table, self.endpoint = f"world-{uuid.uuid4().hex[:12]}", endpoint
+        self.dynamodb = _EngineClient(endpoint)
+
+    def create(self) -> None:
+        create_table(self.dynamodb, self.table, expires=False)
+
+    def drop(self) -> None:
+        drop_table(self.dynamodb, self.table)
+
+
+class _EngineClient:
+    """A client of the engine. changes: number of requests so far that may have changed something."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._client = _engine(endpoint)
+        self.changes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._client, name)
+        if name not in _CHANGES:
+            return member
+
+        def change(**request: Any) -> Any:
+            self.changes += 1
+            return member(**request)
+
+        return change
+
+
+_CHANGES = frozenset({"put_item", "update_item", "delete_item", "transact_write_items"})
+
+
+@cache
+def _engine(endpoint: str) -> Any:
+    """Return the one client of this process, because making one takes longer than most requests."""
+    return client("dynamodb", endpoint)
+
+
+def quick_services() -> QuickServices:
+    """Return the services of a quick world, on the engine that the environment names, if it names one."""
+    endpoint = os.environ.get(ENGINE)
+    return EngineServices(endpoint) if endpoint else QuickServices()
 
 
 class MemorySecrets:

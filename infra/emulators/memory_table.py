@@ -209,7 +209,7 @@ def _sum(old: dict[str, Any], added: dict[str, Any]) -> dict[str, Any]:
 
 LARGEST_PAGE = 1024 * 1024  # bytes that one Query or Scan reads
 LARGEST_BATCH = 16 * 1024 * 1024  # bytes of a BatchGetItem response
-LARGEST_TRANSACTION = 4 * 1024 * 1024  # bytes of all items that a transaction writes
+LARGEST_TRANSACTION = 4 * 1024 * 1024  # bytes of what a transaction sends: items, keys, values (without expressions)
 LONGEST_KEYS = (2048, 1024)  # bytes: partition key, sort key
 _FAILED = "The conditional request failed"
 _KEYS = (PARTITION_KEY, SORT_KEY)
@@ -453,6 +453,8 @@ class MemoryAccount:
             raise invalid("Too many or no actions in a transaction, or multiple operations on one item")
         for table, _, _ in keys:
             self._rows(table)
+        if sum(_sent_size(part) for _, part in parts) > LARGEST_TRANSACTION:
+            raise invalid("Transaction payload size cannot exceed 4MB")
         changes: list[Change] = []
         reasons: list[Json] = []
         for kind, part in parts:
@@ -468,8 +470,6 @@ class MemoryAccount:
                 f"Transaction cancelled, please refer cancellation reasons for specific reasons [{codes}]",
                 CancellationReasons=reasons,
             )
-        if sum(after.size for _, _, before, after in changes if after and after is not before) > LARGEST_TRANSACTION:
-            raise invalid("Transaction request size has exceeded the maximum allowed size of 4 MB")
         _apply(changes)
         return {}
 
@@ -480,6 +480,14 @@ def _key(values: Item) -> Key:
         if not 1 <= len(text if text.isascii() else text.encode()) <= longest:
             raise invalid("One or more parameter values were invalid: a key is missing, empty or too long")
     return partition, item
+
+
+def _sent_size(part: Json) -> int:
+    """Return the bytes that a write of a transaction sends. What an update or a deletion finds does not count."""
+    size = item_size(part.get("Key") or part["Item"])
+    for action in part.get("UpdateExpression", ()):
+        size += sum(item_size({"": operand.value}) for operand in action.values if isinstance(operand, Value))
+    return size
 
 
 def _page(rows: _Rows, keys: Sequence[Key], request: Json, *, forward: bool) -> Json:

@@ -125,7 +125,7 @@ class FaultWorld(LocalWorld):
     @property
     def changes(self) -> int:
         """An upper bound on the number of changes to the table so far."""
-        return cast(QuickServices, self.services).dynamodb.changes
+        return int(cast(QuickServices, self.services).dynamodb.changes)
 
     def tell(self, text: str) -> None:
         """Adds one line to the trace."""

@@ -16,7 +16,11 @@ import pytest
 
 from infra.emulators.aws import LocalAws, Queue
 from infra.emulators.aws_server import one_at_a_time
-from infra.emulators.dynamodb_local import main
+from infra.emulators.controllers import objects
+from infra.emulators.dynamodb_local import ACCOUNT, VARIABLE, main
+from infra.emulators.local_world import LocalWorld
+from infra.tools.loopback_only import alone, can_be_alone
+from tests.scenario.policies import document
 from tests.unit.store.support import all_at_once
 
 
@@ -153,8 +157,46 @@ def test_strict_run_without_npm_is_skipped_with_a_message(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv(ACCOUNT, "yes")
     assert main(["--", "true"]) == 0
     assert capsys.readouterr().out == "skipped: npm is not installed\n"
+
+
+def test_strict_run_without_an_aws_account_is_skipped_and_cites_the_licence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(ACCOUNT, raising=False)
+    assert main(["--", "true"]) == 0
+    assert "requires an AWS account in good standing" in capsys.readouterr().out
+
+
+def test_server_in_a_loopback_network_is_reached_from_inside_only() -> None:
+    if not can_be_alone():
+        pytest.skip("this system does not permit networks of one's own")
+    program = (
+        "import socket; from infra.tools.loopback_only import is_alone; server = socket.create_server(('', 0)); "
+        "client = socket.create_connection(('127.0.0.1', server.getsockname()[1]), 5); print(is_alone())"
+    )
+    ran = subprocess.run(alone([sys.executable, "-c", program]), capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.strip() == "True"
+
+
+def test_quick_world_on_another_engine_does_what_it_does_in_memory(
+    aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """moto's server takes the place of DynamoDB Local."""
+
+    def plans() -> tuple[str, ...]:
+        with LocalWorld() as world:
+            world.apply_policy(document())
+            world.seed(objects.machine_deployment("workers", 1, 1, 5), objects.deployment("web", replicas=6, cpu="1"))
+            world.step(180.0)
+            assert world.size("workers") > 1
+            return world.plan_ids()
+
+    in_memory = plans()
+    monkeypatch.setenv(VARIABLE, aws.endpoint)
+    assert plans() == in_memory
 
 
 def test_strict_run_without_a_command_prints_its_usage(capsys: pytest.CaptureFixture[str]) -> None:

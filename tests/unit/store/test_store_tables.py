@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import uuid
+
 from chalicelib.store.tables import TTL_ATTRIBUTE, RowKey, definition, time_to_live
+from infra.emulators.aws import create_table
 from tests.unit.store.support import StoreFixture, over_the_wire
 
 
@@ -17,7 +20,9 @@ def test_table_in_use_has_the_declared_shape(bench: StoreFixture) -> None:
 
 @over_the_wire
 def test_table_expiry_attribute_is_enabled(bench: StoreFixture) -> None:
-    real = bench.client.describe_time_to_live(TableName=bench.table)["TimeToLiveDescription"]
+    name = f"outscaler-{uuid.uuid4().hex}"
+    create_table(bench.client, name)
+    real = bench.client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
     assert (real["AttributeName"], real["TimeToLiveStatus"]) == (TTL_ATTRIBUTE, "ENABLED")
     assert time_to_live() == {"AttributeName": TTL_ATTRIBUTE, "Enabled": True}
 

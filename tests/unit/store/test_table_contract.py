@@ -346,6 +346,25 @@ def test_table_transaction_is_limited_to_4_mb(seam: Seam) -> None:
     assert len(seam.items()) == 10
 
 
+def test_rows_that_a_transaction_finds_do_not_count_in_its_4_mb(seam: Seam) -> None:
+    items = [f"n{number:02}" for number in range(12)]
+    for item in items:
+        seam.put(item, left=bytes(390 * KB))
+    seam.table.transact([seam.table.update(seam.cluster, item, [LeaseRow.owner.set("me")]) for item in items])
+    assert seam.row(items[-1])["owner"] == {"S": "me"}
+    seam.table.transact([seam.table.delete(seam.cluster, item) for item in items])
+    assert seam.items() == []
+
+
+@moto_is_lax
+def test_values_that_a_transaction_sets_count_in_its_4_mb(seam: Seam) -> None:
+    value = bytes(390 * KB)
+    writes = [seam.table.update(seam.cluster, f"n{number:02}", [LeaseRow.left.set(value)]) for number in range(12)]
+    with pytest.raises(StoreError, match="ValidationException"):
+        seam.table.transact(writes)
+    assert seam.items() == []
+
+
 def test_local_aws_concurrent_transactions_lose_no_update(seam: Seam) -> None:
     table, cluster = seam.table, seam.cluster
 
