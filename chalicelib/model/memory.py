@@ -66,10 +66,12 @@ class DrainedOwner(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class InterruptionNotice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A node that its vendor takes back: since when this is known, and when it leaves."""
+    """A node that its vendor takes back: since when this is known, and when it leaves. by_vendor: the vendor's API says
+    so, whatever the Node object shows."""
 
     seen_at: float
     leaves_at: float
+    by_vendor: bool = False
 
 
 class InterruptionRisk(msgspec.Struct, frozen=True, omit_defaults=True):

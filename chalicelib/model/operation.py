@@ -56,6 +56,9 @@ millionths."""
 MOST_NAMES = 10
 """Nodes that REPLACES and REPLACED_BY name."""
 
+SIGNAL = "own.signal"
+"""The key in the data of an `interrupted` removal: the signal by which its node was announced to go."""
+
 BROKEN = "own.broken"
 """The key in an operation's data that says that an executor of it has died: the attempt that has taken over."""
 

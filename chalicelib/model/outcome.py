@@ -9,6 +9,8 @@ ABANDONED = "Abandoned"
 NOTICE_TAKEN_BACK = "NoticeTakenBack"
 """Error class of an interrupted removal whose node stays: the vendor has not taken it. It is no failure of anything,
 and the operation ends as abandoned."""
+SIGNAL_GONE = "SignalGone"
+"""Code of a NOTICE_TAKEN_BACK whose signals ended before the node was to leave."""
 
 
 class Succeeded(msgspec.Struct, frozen=True, tag=True):

@@ -30,6 +30,7 @@ class OperationClients:
 
     def __init__(self, operation: Operation, policy: Policy, runtime: Runtime) -> None:
         self._policy, self._rt, self._provider = policy, runtime, operation.spec.provider
+        self._group = operation.spec.group
         self._cluster: KubeClient | None = None
 
     def cluster(self) -> KubeClient:
@@ -71,7 +72,16 @@ class OperationClients:
             options=self._policy.options,
             recheck=self._recheck,
             checkpoint=self._rt.checkpoint,
+            announced_by_vendor=self._announced_by_vendor,
         )
+
+    def _announced_by_vendor(self, node: str) -> bool:
+        """Return what the last pass has remembered; without spec.spot nothing is remembered, and nothing is certain."""
+        if self._policy.spot is None:
+            return True
+        group = self._rt.store.memory.look(self._policy.name).groups.get(self._group)
+        notice = group.risk.notices.get(node) if group is not None and group.risk is not None else None
+        return notice is not None and notice.by_vendor
 
     def _recheck(self, node: str) -> Recheck:
         # Imported here because it loads the planner's rules and numpy, which only the steps of a drain need.

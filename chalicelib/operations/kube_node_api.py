@@ -12,7 +12,7 @@ import msgspec
 from chalicelib.kube import objects
 from chalicelib.kube.client import LazyKubeClient
 from chalicelib.kube.errors import Forbidden, NotFound, Unavailable
-from chalicelib.model.node import DELAY_DELETION_PREFIX, SCALE_DOWN_DISABLED, Taint
+from chalicelib.model.node import DELAY_DELETION_PREFIX, SCALE_DOWN_DISABLED, Condition, Taint
 from chalicelib.model.operation import OPERATION_ANNOTATION
 from chalicelib.model.timestamps import instant, parse_time
 from chalicelib.operations.step_context import Eviction, NodeState, PodState
@@ -58,6 +58,7 @@ class _NodeSpec(msgspec.Struct, frozen=True):
 class _ReadCondition(msgspec.Struct, frozen=True, rename="camel"):
     type: str = ""
     status: str = ""
+    reason: str | None = None
     last_transition_time: str | None = None
 
 
@@ -205,7 +206,12 @@ def _node_state(node: _ReadNode) -> NodeState:
         ready=ready.status == "True",
         ready_since=instant(ready.last_transition_time or ""),
         boot=(info.boot_id if info else None) or "",
+        conditions=tuple(_condition(read) for read in node.status.conditions or ()),
     )
+
+
+def _condition(read: _ReadCondition) -> Condition:
+    return Condition(read.type, read.status, read.reason or "", instant(read.last_transition_time or ""))
 
 
 def _pod_states(body: bytes) -> tuple[PodState, ...]:

@@ -7,7 +7,7 @@
             failed   last_failure, last_scale_down_failure
             interrupted, done: the target is lower by what the provider has deleted, and no cooldown starts;
             failed: nothing, because the vendor has not taken the node; the next evacuation of a node whose notice was
-            taken back is delayed, longer every time, and nothing else is
+            taken back is delayed, longer every time, and nothing else is; a notice whose signals ended is forgotten
     restart done     nothing
             failed   the node's next removal or restart is delayed; no cooldown starts. One that ended before its vendor
                      was asked is no restart, after which the node would be replaced
@@ -33,7 +33,7 @@ import msgspec
 
 from chalicelib.model.memory import NOT_BEGUN, FailedRemoval, GroupMemory, Memory, Replacement, ScaleUpRequest
 from chalicelib.model.operation import Operation, OperationKind
-from chalicelib.model.outcome import ABANDONED, NOTICE_TAKEN_BACK, Failed, Succeeded
+from chalicelib.model.outcome import ABANDONED, NOTICE_TAKEN_BACK, SIGNAL_GONE, Failed, Succeeded
 from chalicelib.model.policy import Options
 from chalicelib.model.timeouts import provision_deadline, retry_delay
 from chalicelib.operations.removal_progress import read
@@ -122,6 +122,19 @@ def _interrupted(operation: Operation, outcome: Succeeded) -> GroupPatch:
     return lambda memory: msgspec.structs.replace(memory, target=max(0, memory.target - count))
 
 
+def _without_notices(operation: Operation) -> GroupPatch:
+    """Return the patch that forgets the notices of nodes that stay: a signal that comes again is a new one."""
+    names = {target.node for target in operation.spec.targets}
+
+    def group(memory: GroupMemory) -> GroupMemory:
+        if memory.risk is None or names.isdisjoint(memory.risk.notices):
+            return memory
+        left = {name: notice for name, notice in memory.risk.notices.items() if name not in names}
+        return msgspec.structs.replace(memory, risk=msgspec.structs.replace(memory.risk, notices=left))
+
+    return group
+
+
 def _delay_next(operation: Operation, failure: Failed, options: Options, now: float) -> GroupPatch:
     """Return the patch that delays the node's next removal, longer after every failure, so that it is not the first in
     every pass and does not block all others. A notice that was taken back delays the next evacuation only."""
@@ -141,7 +154,9 @@ def _delay_next(operation: Operation, failure: Failed, options: Options, now: fl
 def _not_removed(operation: Operation, failure: Failed, options: Options, now: float) -> MemoryUpdate:
     delay_next = _delay_next(operation, failure, options, now)
     if operation.spec.interrupted:
-        return (delay_next, None) if failure.error_class == NOTICE_TAKEN_BACK else NO_UPDATE
+        if failure.error_class != NOTICE_TAKEN_BACK:
+            return NO_UPDATE
+        return _without_notices(operation) if failure.code == SIGNAL_GONE else delay_next, None
     if failure.error_class in OURS:
         return NO_UPDATE
 

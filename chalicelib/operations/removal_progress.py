@@ -28,7 +28,8 @@ class NodeProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     of the pods whose eviction was granted, so that no pod is evicted or reported twice; daemons: fingerprints of the
     DaemonSet pods that are evicted like others; stuck: of evicted pods that a restart does not wait for any longer.
     blocked: the first refusal of this round. restarting: since when the
-    vendor may have been asked to restart it, epoch seconds; boot, ready_since: what its Node said just before."""
+    vendor may have been asked to restart it, epoch seconds; boot, ready_since: what its Node said just before. sound:
+    how long a node that its vendor takes back has shown no signal any more."""
 
     cordoned: bool = False
     daemons_asked: bool = False
@@ -46,6 +47,7 @@ class NodeProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     restarting: float = 0.0
     boot: str = ""
     ready_since: float = 0.0
+    sound: PollBackoff = PollBackoff()
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):

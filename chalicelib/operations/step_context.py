@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from chalicelib.model.node import Taint
+from chalicelib.model.node import Condition, Taint
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome
 from chalicelib.model.policy import Options
@@ -23,7 +23,7 @@ class NodeState(msgspec.Struct, frozen=True, omit_defaults=True):
     """A Node as the removal steps see it. delays: its `delay-deletion.` annotations (docs/reference/drain.md "Deletion
     delay"). operation: the one that tainted it, as noted on the node; empty where no operation of Outscaler did. ready:
     whether its kubelet reports Ready; ready_since: last change of that condition, epoch seconds; boot: id of the
-    machine's present boot. 0.0, "": unknown."""
+    machine's present boot. 0.0, "": unknown. conditions: without their messages."""
 
     name: str
     uid: str = ""
@@ -36,6 +36,7 @@ class NodeState(msgspec.Struct, frozen=True, omit_defaults=True):
     ready: bool = False
     ready_since: float = 0.0
     boot: str = ""
+    conditions: tuple[Condition, ...] = ()
 
     def taint(self, key: str) -> Taint | None:
         """Return the first taint with that key, if any."""
@@ -142,7 +143,8 @@ class StepContext:
     """Everything one step may use. provider opens the operation's provider; it raises ProviderError, or ClusterError
     for one that lives in the cluster. recheck: node -> result of the drain rules. checkpoint is called with a name
     after each change made outside, before it can be recorded: a test dies there to show that nothing is done twice.
-    siblings: None where an operation is carried out by itself."""
+    siblings: None where an operation is carried out by itself. announced_by_vendor: node -> whether the last pass knew
+    from the vendor's API that the node is taken back; raises StoreError."""
 
     provider: Callable[[], Provider]
     cluster: NodeApi
@@ -150,6 +152,7 @@ class StepContext:
     recheck: Callable[[str], Recheck] = lambda _: Recheck()
     checkpoint: Callable[[str], None] = lambda _: None
     siblings: SiblingRemovals | None = None
+    announced_by_vendor: Callable[[str], bool] = lambda _: False
 
 
 Step = Callable[[Operation, StepContext, float], Outcome]

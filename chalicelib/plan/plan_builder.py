@@ -22,6 +22,7 @@ from chalicelib.model.operation import (
     REPLACED_BY,
     REPLACES,
     SAVES,
+    SIGNAL,
     UID,
     Operation,
     OperationKind,
@@ -148,6 +149,7 @@ def _removal(state: ClusterState, removal: Removal, plan: str, replacement: Repl
     if spec.interrupted:  # waits for nothing
         spec = msgspec.structs.replace(spec, after=(), leaves_at=removal.leaves_at)
         spec = msgspec.structs.replace(spec, deadline=interruption_deadline(spec))
+        data |= {SIGNAL: state.announced[removal.node].signal} if removal.node in state.announced else {}
     return Operation(
         msgspec.structs.replace(spec, targets=(target,), **_price(state, group, node)),
         OperationStatus(data=data, due_at=state.now, updated_at=state.now),

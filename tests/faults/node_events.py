@@ -21,8 +21,7 @@ def notice(m: FaultRun, dice: Random) -> str:
     """Announces that a machine is taken back in two minutes, or takes one such notice back."""
     if m.notices and dice.random() < 0.4:
         name = dice.choice(sorted(m.notices))
-        del m.notices[name]
-        _set_taint(m, name, present=False)
+        keep(m, name)
         return f"the vendor keeps {name} after all"
     free = [name for name in m.world.nodes() if name not in m.notices and m.machine_stays(name)]
     if not free:
@@ -37,6 +36,12 @@ def announce(m: FaultRun, name: str) -> None:
     m.notices[name] = m.world.clock() + 120.0
     m.world.audit.count("notices")
     _set_taint(m, name, present=True)
+
+
+def keep(m: FaultRun, name: str) -> None:
+    """Takes the notice of a node's machine back."""
+    del m.notices[name]
+    _set_taint(m, name, present=False)
 
 
 def _set_taint(m: FaultRun, name: str, *, present: bool) -> None:

@@ -12,7 +12,7 @@ from infra.emulators.controllers import objects
 from tests.faults import cluster
 from tests.faults.fault_schedule import FAIL, KILL, LOSE, TABLE, Strike, Writes
 from tests.faults.final_checks import restless
-from tests.faults.node_events import announce
+from tests.faults.node_events import announce, keep
 from tests.faults.run_state import FaultRun
 
 WRITES = 30
@@ -86,6 +86,46 @@ def test_evacuation_killed_at_a_write_of_each_kind_buys_and_evicts_once(kind: st
 def test_evacuation_survives_lost_answers_of_the_table() -> None:
     number = undisturbed().index(next(write for write in undisturbed() if "transact_write_items" in write)) + 1
     evacuated(Strike(LOSE, number, door=TABLE, writing=True), Strike(FAIL, number + 5, door=TABLE, writing=True))
+
+
+def kept(*strikes: Strike) -> list[str]:
+    """Plays a notice that is taken back after 76 seconds, of a node whose pod a budget holds. Returns the writes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster, "CONSOLIDATION", {**cluster.CONSOLIDATION, "mode": "off"})
+        with FaultRun(1, consolidates=True, age=0.0, **QUIET) as run:
+            huge = objects.deployment("huge", replicas=1, cpu="3500m", memory="128Mi")
+            run.world.seed(huge, objects.pdb("huge", max_unavailable=0))
+            run.world.step(240.0)
+            (pod,) = [each for each in run.world.kube.list("pods", "default") if "huge" in each["metadata"]["name"]]
+            node, before = pod["spec"]["nodeName"], run.world.size("large")
+            writes = Writes(KILL, 1)
+            run.world.weather.strikes.extend([writes, *strikes])
+            announce(run, node)
+            run.world.step(76.0)
+            keep(run, node)
+            made = len(writes.made)
+            for _ in range(8):
+                run.world.step(60.0)
+                run.take_machines()
+                run.check()
+            assert run.world.audit.counts.get("evicted", 0) == 0
+            assert [
+                each["metadata"]["uid"] for each in run.world.kube.pods_on(node) if "huge" in each["metadata"]["name"]
+            ] == [pod["metadata"]["uid"]]
+            assert run.world.size("large") <= before + 1
+            assert run.world.operations() == ()
+            assert list(restless(run)) == []
+            return writes.made[:made]
+
+
+def test_a_notice_that_is_taken_back_keeps_the_machine_of_a_protected_pod() -> None:
+    kept()
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["at", "after"])
+@pytest.mark.parametrize("number", [2, 6, 12, 20, 30])
+def test_a_notice_that_is_taken_back_keeps_the_machine_after_kills(number: int, *, after: bool) -> None:
+    kept(Strike(KILL, number, writing=True, after=after), Strike(KILL, number + 9, writing=True, after=after))
 
 
 @pytest.mark.slow

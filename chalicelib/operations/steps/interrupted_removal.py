@@ -3,6 +3,7 @@
     look ► taint ► evict ⟲ ► delete ► poll ► confirm
                                 └───────┴──► leave ⟲   the provider does not delete it: wait until the vendor has
     node gone: succeeded, at any step but poll         node Ready RETURN_TIME after the deadline ► undo ► failed
+    evict, delete, leave: no signal left and Ready, in two reads ► undo ► failed
 
 The machine goes whatever is decided here. The drain rules are therefore not asked, and the pods are evicted at once and
 all together, those that were bound in the meantime included. Evictions respect budgets and are never forced: a refused
@@ -12,6 +13,11 @@ is lost with its machine, as it would be without Outscaler.
 The provider is asked to delete the node when its pods are gone, and at the deadline at the latest, so that its group
 does not keep the size of a machine that has left. It may refuse, or only wait: some vendors take the size back by
 themselves, and some refuse to delete a machine that they are reclaiming.
+
+A notice may be taken back. Before each round of evictions and before the provider is asked, the node is read again. If
+the pass read the notice from the Node, and it shows no signal any more and is Ready, the step waits for a second read
+of the same, and the node is given back. What the vendor's API says does not show there: then the memory of passes
+decides.
 """
 
 from __future__ import annotations
@@ -22,11 +28,11 @@ import msgspec
 
 from chalicelib.kube.errors import ClusterError, NotFound
 from chalicelib.model.node import TO_BE_DELETED, Taint
-from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import NOTICE_TAKEN_BACK, Failed, InProgress, Outcome, Succeeded
+from chalicelib.model.operation import SIGNAL, Operation
+from chalicelib.model.outcome import NOTICE_TAKEN_BACK, SIGNAL_GONE, Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.timeouts import LONGEST_NOTICE, RETURN_TIME, SHORTEST_NOTICE, interruption_deadline, leaving_time
 from chalicelib.model.timestamps import format_time
-from chalicelib.operations.removal_progress import Progress, next_step, read, stay_in_step
+from chalicelib.operations.removal_progress import KEY, Progress, next_step, read, stay_in_step
 from chalicelib.operations.step_context import (
     OperationDefinition,
     PodState,
@@ -46,13 +52,16 @@ from chalicelib.operations.steps.remove_nodes import (
     present_nodes,
     undo,
 )
-from chalicelib.operations.waiting import LEAST, RETRIED, error_class_of
+from chalicelib.operations.waiting import LEAST, RETRIED, PollBackoff, error_class_of
+from chalicelib.plan.state.interruptions import shows_signal
 from chalicelib.providers.base import Provider
 from chalicelib.providers.errors import ProviderError
 
 RETRY, LONGEST_RETRY = 5.0, 15.0
 """Seconds between two requests for the same eviction, and at most, where the API asks for more time."""
 LEAVE_POLL, LONGEST_LEAVE_POLL = 5.0, 30.0
+SECOND_READ = 10.0
+"""Seconds between the two reads after which a notice counts as taken back."""
 
 
 def _persistent(step: Step) -> Step:
@@ -70,6 +79,52 @@ def _persistent(step: Step) -> Step:
 def _again(operation: Operation, step: str, error: ClusterError | ProviderError) -> InProgress:
     pause = min(max(RETRY, error.retry_after), LONGEST_RETRY)
     return InProgress(pause, step, operation.status.data, f"{error_class_of(error)}: {error}")
+
+
+def _while_announced(name: str, step: Step) -> Step:
+    """Return the step of that name, which only runs while its node is announced to go."""
+
+    def run(operation: Operation, context: StepContext, now: float) -> Outcome:
+        progress = read(operation)
+        if not _is_sound(operation, progress, context):
+            return step(_announced_again(operation, progress), context, now)
+        waits = [progress.nodes[live].sound for live in progress.live]
+        if all(wait.elapsed(now) >= SECOND_READ for wait in waits):
+            why = f"it is Ready and shows no signal any more (it was {operation.status.data[SIGNAL]})"
+            return give_up(operation, Failed(NOTICE_TAKEN_BACK, why, SIGNAL_GONE))
+        for live in progress.live:
+            progress = progress.change(live, sound=progress.nodes[live].sound.next(now, SECOND_READ))
+        return stay_in_step(operation, progress, name, SECOND_READ, "its notice may have been taken back")
+
+    return run
+
+
+def _is_sound(operation: Operation, progress: Progress, context: StepContext) -> bool:
+    """Return whether no node is announced to go any more. An API that does not answer says nothing of it."""
+    if SIGNAL not in operation.status.data or not progress.live:
+        return False  # planned by a release that could not say how it was announced
+    instances = {target.node: target.instance for target in operation.spec.targets}
+    try:
+        nodes = [(name, context.cluster.node(name)) for name in progress.live]
+    except ClusterError:
+        return False
+    return all(
+        node is not None
+        and node.provider_id in ("", instances[name])
+        and node.ready
+        and not shows_signal(node.taints, node.conditions)
+        and not context.announced_by_vendor(name)
+        for name, node in nodes
+    )
+
+
+def _announced_again(operation: Operation, progress: Progress) -> Operation:
+    """Return the operation without the memory of an earlier read."""
+    sound = [name for name in progress.live if progress.nodes[name].sound != PollBackoff()]
+    for name in sound:
+        progress = progress.change(name, sound=PollBackoff())
+    data = {**operation.status.data, KEY: msgspec.json.encode(progress).decode()}
+    return operation.with_status(data=data) if sound else operation
 
 
 @_persistent
@@ -270,10 +325,10 @@ INTERRUPTED_REMOVAL = OperationDefinition(
     steps=(
         ("look", look),
         ("taint", taint),
-        ("evict", evict),
-        ("delete", delete_nodes),
+        ("evict", _while_announced("evict", evict)),
+        ("delete", _while_announced("delete", delete_nodes)),
         ("poll", poll),
-        ("leave", leave),
+        ("leave", _while_announced("leave", leave)),
         ("confirm", confirm),
         ("undo", undo),
     ),

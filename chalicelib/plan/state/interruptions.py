@@ -16,7 +16,7 @@ import msgspec
 
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import HOUR, GroupMemory, InterruptionNotice
-from chalicelib.model.node import TO_BE_DELETED, Node
+from chalicelib.model.node import TO_BE_DELETED, Condition, Node, Taint
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.policy import InterruptionAction, Spot
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
@@ -122,7 +122,8 @@ def announcements(
         for name, notice in known_group.risk.notices.items()
         if now - max(notice.seen_at, notice.leaves_at) <= _OUTDATED
     }
-    stopped_by_us = _stopped_by_us(operations)
+    operations = tuple(operations)
+    stopped_by_us, evacuated = _stopped_by_us(operations), _evacuated(operations)
     announced: dict[str, Announcement] = {}
     for node in nodes:
         group = by_id.get(owners.get(node.name, ""))
@@ -133,7 +134,7 @@ def announcements(
         if known is None and (
             not (vendor or _may_have_signal(node))
             or node.name in stopped_by_us
-            or node.taint(TO_BE_DELETED) is not None
+            or (node.taint(TO_BE_DELETED) is not None and node.name not in evacuated)
         ):
             continue
         seen_at = min(known.seen_at, now) if known is not None else now
@@ -141,12 +142,20 @@ def announcements(
         signals += [
             (deadline, name) for name, read in SIGNALS if (deadline := read(node, seen_at, group.spot)) is not None
         ]
+        by_vendor = bool(vendor)
         if not signals and known is not None and not _is_ready(node):
-            signals = [(known.leaves_at, _EARLIER)]
+            signals, by_vendor = [(known.leaves_at, _EARLIER)], known.by_vendor
         if signals:
             deadline, name = min(signals, key=lambda signal: signal[0])
-            announced[node.name] = Announcement(group.id, InterruptionNotice(seen_at, deadline), name)
+            announced[node.name] = Announcement(group.id, InterruptionNotice(seen_at, deadline, by_vendor), name)
     return announced
+
+
+def shows_signal(taints: tuple[Taint, ...], conditions: tuple[Condition, ...]) -> bool:
+    """Return whether a Node object with these taints and conditions shows a signal, of a group of any kind."""
+    node = Node("", {}, {}, taints=taints, conditions=conditions)
+    is_spot = True
+    return any(read(node, 0.0, is_spot) is not None for _, read in SIGNALS)
 
 
 def acted_on(announced: Mapping[str, Announcement], spot: Spot | None) -> dict[str, InterruptionNotice]:
@@ -201,6 +210,16 @@ def _may_have_signal(node: Node) -> bool:
 def _is_ready(node: Node) -> bool:
     ready = node.condition("Ready")
     return ready is not None and ready.status == "True"
+
+
+def _evacuated(operations: Iterable[Operation]) -> frozenset[str]:
+    """Return the nodes that open operations evacuate: a signal that comes again there is a new notice."""
+    return frozenset(
+        target.node
+        for operation in operations
+        if operation.is_open and operation.spec.interrupted
+        for target in operation.spec.targets
+    )
 
 
 def _stopped_by_us(operations: Iterable[Operation]) -> frozenset[str]:
