@@ -84,6 +84,10 @@ def test_node_api_reads_whether_the_node_is_ready_and_its_boot(there: There) -> 
     node = there.api.node("n")
     assert node is not None
     assert (node.ready, node.ready_since, node.boot) == (True, 1_795_245_654.0, "b-1")
+    assert [(one.type, one.status, one.changed) for one in node.conditions] == [
+        ("DiskPressure", "False", 0.0),
+        ("Ready", "True", 1_795_245_654.0),
+    ]
 
 
 def test_node_api_absent_node_is_none_and_cannot_be_tainted(there: There) -> None:
