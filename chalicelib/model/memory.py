@@ -162,10 +162,12 @@ class NodeMemory(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LearntTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A template copied from a real, ready node of the group."""
+    """A template copied from a real, ready node of the group, without the labels that are of that node alone.
+    own_labels: their keys, None in a row of an earlier release, whose labels were not sorted out."""
 
     node: Node
     learnt_at: float
+    own_labels: tuple[str, ...] | None = None
 
 
 class BreakerState(

@@ -34,7 +34,8 @@ class Condition(msgspec.Struct, frozen=True, gc=False):
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):
-    """A Node object. capacity and allocatable: cpu in millicores, memory and storage in bytes, the rest in pieces."""
+    """A Node object. capacity and allocatable: cpu in millicores, memory and storage in bytes, the rest in pieces.
+    identities: those of its addresses, its machine id and its system UUID that are the value of one of its labels."""
 
     name: str
     labels: dict[str, str]
@@ -48,6 +49,7 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     conditions: tuple[Condition, ...] = ()
     created: float = 0.0
     resource_version: str = ""
+    identities: tuple[str, ...] = ()
 
     def condition(self, kind: str) -> Condition | None:
         """Return the condition of that type, if the node reports it."""

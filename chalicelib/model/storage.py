@@ -66,10 +66,12 @@ class StorageClass(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class CSINode(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Attach limits of a node's CSI drivers: driver -> most volumes; a driver without a limit is missing."""
+    """A node's CSI drivers. limits: driver -> most volumes; a driver without a limit is missing. topology: driver ->
+    the keys of the labels that say where the node reaches its volumes; a driver without such keys is missing."""
 
     name: str
     limits: dict[str, int] = {}
+    topology: dict[str, tuple[str, ...]] = {}
 
 
 class StorageCapacity(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

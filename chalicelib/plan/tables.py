@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from chalicelib.model.node import HOSTNAME_LABEL, Node, Taint
+from chalicelib.model.node import Node, Taint
 from chalicelib.model.pod import ANY_ADDRESS, HostPort, PodClass
 from chalicelib.model.resources import PODS
 from chalicelib.model.selector import Requirement
@@ -228,8 +228,8 @@ class NodeTable:
         return self._taints[0], tuple(self._taints[1])
 
     def extend(self, nodes: Sequence[Node], free: Ints) -> None:
-        """Append rows that differ only in their names: all labels and taints are those of the first, except host names.
-        free: room of each, (rows, columns)."""
+        """Append rows that differ only in their names and in the labels of one node. free: room of each, (rows,
+        columns)."""
         model, count = nodes[0], len(nodes)
         at = len(self.nodes)
         for row, node in enumerate(nodes, at):
@@ -240,7 +240,8 @@ class NodeTable:
         self.free = np.concatenate([self.free, free])
         self.cordoned = np.concatenate([self.cordoned, np.full(count, model.unschedulable)])
         for key, (column, codes) in self._labels.items():
-            values = [node.labels.get(key) for node in nodes] if key == HOSTNAME_LABEL else [model.labels.get(key)]
+            differs = model.labels.get(key) != nodes[-1].labels.get(key)
+            values = [node.labels.get(key) for node in (nodes if differs else nodes[:1])]
             more = [_MISSING if value is None else codes.setdefault(value, len(codes)) for value in values]
             self._labels[key] = (np.concatenate([column, np.resize(np.array(more, dtype=np.int64), count)]), codes)
         if self._taints is not None:

@@ -21,6 +21,7 @@ from chalicelib.model.policy import Options
 from chalicelib.model.quantity import parse_duration
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timeouts import provision_time
+from chalicelib.plan.state.node_labels import NodeLabels
 from chalicelib.plan.state.node_templates import learn, settled_node
 
 _COPIED = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")  # set by the API server on bound pods
@@ -157,12 +158,15 @@ def without_nodes(
     group_of: dict[str, str] = {}
     templates = dict(memory.templates)
     groups = []
+    node_labels = NodeLabels.of(snapshot)
     for group in snapshot.groups:
         own = {name: node for name, node in removed.items() if owned_by(group, node)}
         if own:
             group_of.update(dict.fromkeys(own, group.id))
             members = tuple(node for node in snapshot.nodes if owned_by(group, node))
-            learnt = learn(settled_node(members, now, options), memory.templates.get(group.id), now, options)
+            model = settled_node(members, now, options)
+            own_labels = node_labels.own(model) if model is not None else ()
+            learnt = learn(model, memory.templates.get(group.id), now, options, own_labels)
             if learnt is not None:
                 templates[group.id] = learnt
         groups.append(_without_instances(group, own))

@@ -15,7 +15,7 @@ import msgspec
 
 from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.memory import Memory
-from chalicelib.model.node import DELETION_CANDIDATE, HOSTNAME_LABEL, TO_BE_DELETED, Condition, Node
+from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Condition, Node
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Succeeded
 from chalicelib.model.plan import Plan
@@ -27,6 +27,7 @@ from chalicelib.plan.bill import PriceTags
 from chalicelib.plan.disruption.consolidation.costs import eviction_cost
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.prices import MICRO
+from chalicelib.plan.simulation.simulated_cluster import renamed
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.replay.recorded_decision import RecordedDecision
 from chalicelib.store.memory_rows import confirm
@@ -362,9 +363,7 @@ def _without_taints(node: Node) -> Node:
 
 def _new_node(template_node: Node, name: str, now: float, ready_at: float) -> Node:
     return msgspec.structs.replace(
-        template_node,
-        name=name,
-        labels={**template_node.labels, HOSTNAME_LABEL: name},
+        renamed(template_node, [name])[0],
         uid=name,
         provider_id=f"simulated://{name}",
         created=now,

@@ -277,12 +277,23 @@ class _NodeCondition(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # 
     last_transition_time: str | None = None
 
 
+class _NodeAddress(msgspec.Struct, gc=False, frozen=True):  # status.addresses[]
+    address: str = ""
+
+
+class _NodeInfo(msgspec.Struct, gc=False, frozen=True):  # status.nodeInfo
+    machine_id: str = msgspec.field(default="", name="machineID")
+    system_uuid: str = msgspec.field(default="", name="systemUUID")
+
+
 class NodeStatus(msgspec.Struct, gc=False, frozen=True):
     """status of a node."""
 
     capacity: dict[str, Quantity] | None = None
     allocatable: dict[str, Quantity] | None = None
     conditions: list[_NodeCondition] | None = None
+    addresses: list[_NodeAddress] | None = None
+    node_info: _NodeInfo | None = msgspec.field(default=None, name="nodeInfo")
 
 
 class ApiNode(ApiObject, kw_only=True, gc=False, frozen=True):
@@ -517,6 +528,7 @@ class _Count(msgspec.Struct, gc=False, frozen=True):  # allocatable of a driver 
 
 class _NodeDriver(msgspec.Struct, gc=False, frozen=True):  # spec.drivers[] of a CSINode
     name: str
+    topology_keys: list[str] | None = msgspec.field(default=None, name="topologyKeys")
     allocatable: _Count | None = None
 
 

@@ -51,6 +51,7 @@ def _sizes(item: api_types.ApiNode) -> Iterator[tuple[str, int, int]]:
     yield "taints", 500, len(item.spec.taints or ())
     yield "resources", 500, max(len(status.capacity or ()), len(status.allocatable or ()))
     yield "conditions", 500, len(status.conditions or ())
+    yield "addresses", 500, len(status.addresses or ())
 
 
 def node_from_wire(item: api_types.ApiNode) -> Node:
@@ -84,7 +85,18 @@ def node_from_wire(item: api_types.ApiNode) -> Node:
         ),
         created=parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0,
         resource_version=meta.resource_version,
+        identities=_identities(status, meta.labels or {}),
     )
+
+
+def _identities(status: api_types.NodeStatus, labels: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the addresses, the machine id and the system UUID of a node, as far as a label has such a value."""
+    info = status.node_info
+    known = {address.address for address in status.addresses or ()}
+    if info is not None:
+        known |= {info.machine_id, info.system_uuid}
+    values = {value.casefold() for value in labels.values()}
+    return tuple(sorted(word for word in known if word and word.casefold() in values))
 
 
 _SHUTTING_DOWN = "node is shutting down"

@@ -26,6 +26,7 @@ NAMESPACE = "kube-system"
 CLAIMS = "PersistentVolumeClaim"
 _PRIORITIES = msgspec.json.Decoder(wire.Priorities | None)
 _NO_NOTES = wire.StorageAnnotations()
+_MOST_TOPOLOGY_KEYS = 20  # of one driver; real ones have up to five
 # In-tree plugin -> (its key in a pod's or a volume's spec, the CSI driver that has replaced it).
 _REPLACED = {
     "kubernetes.io/aws-ebs": ("awsElasticBlockStore", "ebs.csi.aws.com"),
@@ -171,6 +172,11 @@ def _csi_node(item: wire.ApiCsiNode) -> CSINode:
             driver.name: driver.allocatable.count
             for driver in item.spec.drivers or ()
             if driver.allocatable is not None and driver.allocatable.count is not None
+        },
+        {
+            driver.name: tuple(driver.topology_keys[:_MOST_TOPOLOGY_KEYS])
+            for driver in item.spec.drivers or ()
+            if driver.topology_keys
         },
     )
 

@@ -8,17 +8,17 @@ but those do not count as new. See docs/reference/scale-up.md "Estimator".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
-from chalicelib.model.node import HOSTNAME_LABEL
 from chalicelib.model.pod import HostPort
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.simulation.pod_constraints import PodConstraints, SpreadConstraint
 from chalicelib.plan.simulation.pod_topology import UNLIMITED, Cap, NewNodeTopology
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
+from chalicelib.plan.state.node_labels import own_keys
 from chalicelib.plan.state.node_templates import Template
 from chalicelib.plan.tables import LARGEST, Bools, HeldPorts, Ints, least_fit
 from chalicelib.plan.volumes.requirements import Attachment
@@ -87,6 +87,7 @@ def orders(requests: Sequence[PodRequest], template: Template, simulated: Simula
     """
     cpu, memory = (max(1, template.node.allocatable.get(name, 0)) for name in (CPU, MEMORY))
     constraints_of = {request.cls: simulated.needs(request.cls) for request in requests}
+    own = own_keys(template.node.labels)
 
     def key(request: PodRequest) -> tuple[float, bool, str]:
         amounts = simulated.classes[request.cls].requests
@@ -95,7 +96,7 @@ def orders(requests: Sequence[PodRequest], template: Template, simulated: Simula
 
     def one_per_node(request: PodRequest) -> bool:
         constraints = constraints_of[request.cls]
-        return constraints is not None and any(r.own and r.key == HOSTNAME_LABEL for r in constraints.repulsions)
+        return constraints is not None and any(r.own and r.key in own for r in constraints.repulsions)
 
     largest = sorted(requests, key=key)
     apart = [request for request in largest if one_per_node(request)]
@@ -205,6 +206,7 @@ class _Packer:
         tracked = tuple(classes) if coupled else ()
         self.row_of = {cls: row for row, cls in enumerate(tracked)}
         self.bins = Bins(len(shape.free), len(tracked))
+        self.own = own_keys(shape.template.node.labels)
         self.topology = NewNodeTopology(simulated.rows, shape.template.node.labels, tracked, shape.template.daemons)
         self.nodes = 0
         self.refused: set[int] = set()
@@ -351,7 +353,7 @@ class _Packer:
         """Return how many new nodes to add for these pods. With a spread over host names, a node can take more pods
         once other nodes have more: the first step adds the fewest nodes that could suffice in the end, later steps
         add one at a time."""
-        spread = _spread_over_hosts(constraints)
+        spread = _spread_over_hosts(constraints, self.own)
         if spread is None or constraints is None:
             return -(-count // per_node)
         if self.nodes:
@@ -368,7 +370,7 @@ class _Packer:
     def _place_on_existing_nodes(self, cls: int, constraints: PodConstraints | None, count: int) -> int:
         """Place pods that spread over host names on existing nodes, because new nodes have raised the lowest count.
         Returns how many were placed."""
-        spread = _spread_over_hosts(constraints)
+        spread = _spread_over_hosts(constraints, self.own)
         if spread is None or constraints is None or not self.nodes:
             return 0
         if len(constraints.evenness) > 1 or constraints.attraction is not None or constraints.repulsions:
@@ -391,7 +393,8 @@ class _Packer:
         return int(counts.sum())
 
 
-def _spread_over_hosts(constraints: PodConstraints | None) -> SpreadConstraint | None:
-    """Return the constraint that spreads a class itself over host names, if there is one."""
+def _spread_over_hosts(constraints: PodConstraints | None, own: Collection[str]) -> SpreadConstraint | None:
+    """Return the constraint that spreads a class itself over nodes, if there is one. own: keys of labels of one node,
+    as host names."""
     evenness = constraints.evenness if constraints is not None else ()
-    return next((spread for spread in evenness if spread.key == HOSTNAME_LABEL and spread.own), None)
+    return next((spread for spread in evenness if spread.key in own and spread.own), None)

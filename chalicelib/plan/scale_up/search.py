@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from chalicelib.model.node import HOSTNAME_LABEL, Node
+from chalicelib.model.node import Node
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.scale_up.balancing import Likeness, balance, free_capacity
 from chalicelib.plan.scale_up.candidate_groups import Candidates
@@ -20,6 +20,7 @@ from chalicelib.plan.scale_up.expanders import LEAST_COST, ExpanderContext, Opti
 from chalicelib.plan.scale_up.limits import Allowance, ResourceLimiter
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, renamed
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.node_labels import own_keys
 from chalicelib.plan.state.spot_market import SpotShares, avoided_until
 from chalicelib.plan.state.time_budget import TimeBudget
 from chalicelib.plan.tables import Bools
@@ -257,6 +258,7 @@ class ScaleUpSearch:
         """Estimate, reusing the estimate of groups whose new nodes are equal for these pods."""
         shape = self.candidates.shapes[group.id]
         labels = shape.template.node.labels
+        own = own_keys(labels) & labels.keys()
         constraints = [self.simulated.needs(request.cls) for request in requests]
         keys = sorted({key for needs in constraints if needs is not None for key in needs.keys})
         equal = (
@@ -266,8 +268,8 @@ class ScaleUpSearch:
             tuple(sorted(shape.template.volume_limits.items())),
             most_nodes,
             tuple((request.cls, request.count) for request in requests),
-            # A new node has a host name of its own: only whether the template has the label matters.
-            tuple(name in labels if name == HOSTNAME_LABEL else labels.get(name) for name in keys),
+            # A new node has a value of its own for a label of one node: only that it has such a label matters.
+            tuple(True if name in own else labels.get(name) for name in keys),
             self.simulated.generation if keys else -1,
         )
         if equal not in self._estimates:
@@ -354,6 +356,7 @@ def preference(pods: Mapping[int, int], template_node: Node, simulated: Simulate
     its domains are for ScheduleAnyway spreads.
     """
     total, count = 0.0, 0
+    own = own_keys(template_node.labels)
     for cls, many in sorted(pods.items()):
         pod = simulated.classes[cls]
         count += many
@@ -366,6 +369,6 @@ def preference(pods: Mapping[int, int], template_node: Node, simulated: Simulate
             )
             total += many * met / weights
         for counter, key in simulated.constraints.soft_spread(cls):
-            if key != HOSTNAME_LABEL and key in template_node.labels:
+            if key not in own and key in template_node.labels:
                 total += many / (1 + simulated.rows.here(counter, key, template_node.labels[key]))
     return round(total / count, 9) if count else 0.0

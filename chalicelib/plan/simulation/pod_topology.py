@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from chalicelib.model.node import HOSTNAME_LABEL
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.simulation.pod_constraints import (
     AffinityTerm,
@@ -22,6 +21,7 @@ from chalicelib.plan.simulation.pod_constraints import (
     PodCounter,
     SpreadConstraint,
 )
+from chalicelib.plan.state.node_labels import own_keys
 from chalicelib.plan.tables import Bools, Ints, NodeTable
 
 UNLIMITED = 2**31
@@ -230,6 +230,7 @@ class NewNodeTopology:
         self, topology: ExistingNodeTopology, labels: Mapping[str, str], tracked: Sequence[int], daemons: Sequence[int]
     ) -> None:
         self._existing, self._labels, self._tracked, self._daemons = topology, labels, tracked, daemons
+        self._own = own_keys(labels)
         self._row_of = {cls: row for row, cls in enumerate(tracked)}
         self._members: dict[int, tuple[Ints, int]] = {}
 
@@ -276,7 +277,7 @@ class NewNodeTopology:
             cap.total, cap.again = (min(cap.total, 1), True) if term.own else (0, False)
             return
         for key in term.keys:
-            if key == HOSTNAME_LABEL:
+            if key in self._own:
                 on_new, daemons = self.counts(term.counter, pods)
                 cap.each[on_new == 0] = 0
                 cap.fresh = cap.fresh if daemons else 0
@@ -286,7 +287,7 @@ class NewNodeTopology:
     def _repel(self, term: AntiAffinityTerm, cap: Cap, pods: Ints, mult: Ints) -> None:
         if term.key not in self._labels:
             return
-        if term.key == HOSTNAME_LABEL:
+        if term.key in self._own:
             on_new, daemons = self.counts(term.counter, pods)
             cap.each[on_new > 0] = 0
             cap.fresh = 0 if daemons else cap.fresh
@@ -304,7 +305,7 @@ class NewNodeTopology:
             return
         on_new, daemons = self.counts(constraint.counter, pods)
         max_skew = constraint.max_skew
-        if constraint.key == HOSTNAME_LABEL:
+        if constraint.key in self._own:
             least, domains = self.host_level(constraint, on_new, mult)
             new_least = min(least, daemons) if domains + 1 >= constraint.min_domains else 0
             if constraint.own:
@@ -340,7 +341,7 @@ class NewNodeTopology:
             if spread.key not in self._labels:
                 return (Reason.of(ReasonCode.TOPOLOGY_LABEL, key=spread.key),)
             _, daemons = self.counts(spread.counter, pods)
-            value = "" if spread.key == HOSTNAME_LABEL else self._labels[spread.key]
+            value = "" if spread.key in self._own else self._labels[spread.key]
             count, others, domains = self._existing.others(spread, value)
             count += daemons
             skew = count + int(spread.own) - (min(count, others) if domains >= spread.min_domains else 0)

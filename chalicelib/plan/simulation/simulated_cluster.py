@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from chalicelib.model.node import HOSTNAME_LABEL, TO_BE_DELETED, Node, Taint
+from chalicelib.model.node import TO_BE_DELETED, Node, Taint
 from chalicelib.model.pod import PodClass
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan import predicates
@@ -22,6 +22,7 @@ from chalicelib.plan.predicates import NotSimulated
 from chalicelib.plan.simulation.pod_constraints import Counting, PodConstraints, PodConstraintTable, SpreadConstraint
 from chalicelib.plan.simulation.pod_topology import ExistingNodeTopology
 from chalicelib.plan.simulation.volume_limits import Attached
+from chalicelib.plan.state.node_labels import own_keys
 from chalicelib.plan.state.time_budget import TimeBudget
 from chalicelib.plan.tables import Bools, Ints, NodeTable, PortRivals
 from chalicelib.plan.volumes import Volumes
@@ -379,8 +380,11 @@ class SimulatedCluster:
 
 
 def renamed(node: Node, names: Sequence[str]) -> list[Node]:
-    """Return copies of a node under other names, with the host name label changed accordingly."""
-    return [msgspec.structs.replace(node, name=name, labels={**node.labels, HOSTNAME_LABEL: name}) for name in names]
+    """Return copies of a template under other names. The labels that are of one node get the name as their value."""
+    own = own_keys(node.labels)
+    return [
+        msgspec.structs.replace(node, name=name, labels={**node.labels, **dict.fromkeys(own, name)}) for name in names
+    ]
 
 
 class RoundRobin:

@@ -27,6 +27,7 @@ from chalicelib.model.timeouts import provision_time
 from chalicelib.plan.state import backoff
 from chalicelib.plan.state.group_membership import Shares, contested_instances, names_for_message, shares, trusted
 from chalicelib.plan.state.interruptions import Announcement, acted_on, announcements, vendor_upcoming
+from chalicelib.plan.state.node_labels import NodeLabels
 from chalicelib.plan.state.node_templates import Template, templates
 from chalicelib.plan.state.readiness import (
     Bucket,
@@ -106,6 +107,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     leaving: frozenset[str]
     health: Health
     occupancy: Occupancy
+    node_labels: NodeLabels
     timed_out: Mapping[str, ScaleUpRequest] = {}
     contested: Mapping[str, Reason] = {}
     lacking: frozenset[str] = frozenset()
@@ -154,7 +156,8 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
         return bucket(node, exists=exists, ready=ready, startup_time=startup_time, now=now)
 
     buckets = {node.name: bucket_of(node) for node in snapshot.nodes}
-    template_of = templates(snapshot, members, memory.templates, options, now, occupancy.on, lacking)
+    node_labels = NodeLabels.of(snapshot)
+    template_of = templates(snapshot, members, memory.templates, options, now, occupancy.on, lacking, node_labels)
     zones = sick_zones(snapshot.nodes, owners, buckets, options)
     builder = _GroupStateBuilder(memory, policy, now, buckets, zones, frozenset(claims), announced)
     states = {
@@ -178,6 +181,7 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
         at_risk=at_risk,
         announced=announced,
         restarting=restarting,
+        node_labels=node_labels,
     )
 
 

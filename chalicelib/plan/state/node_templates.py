@@ -29,6 +29,7 @@ from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, Amounts, is_devic
 from chalicelib.model.snapshot import DaemonSet, Snapshot
 from chalicelib.plan.predicates import matches_node, untolerated
 from chalicelib.plan.state.interruptions import INTERRUPTION_TAINTS
+from chalicelib.plan.state.node_labels import NodeLabels, is_named_after_nodes
 from chalicelib.plan.state.readiness import STATUS_PREFIX, announces_device, is_startup_taint, lacks_device, works
 
 TEMPLATE_LABEL = "cluster-autoscaler.kubernetes.io/template-node"
@@ -88,9 +89,12 @@ def templates(
     now: float,
     pods_on: Callable[[str], Sequence[Pod]],
     lacking: Collection[str],
+    node_labels: NodeLabels | None = None,
 ) -> dict[str, Template]:
     """Return the template of every group that has one. members: group id -> its nodes; learnt: Memory.templates;
-    pods_on: a node's pods, called for the nodes that are copied; lacking: nodes that lack an announced device."""
+    pods_on: a node's pods, called for the nodes that are copied; lacking: nodes that lack an announced device;
+    node_labels: of the snapshot, where they are known already."""
+    node_labels = node_labels or NodeLabels.of(snapshot)
     limits = {csi_node.name: csi_node.limits for csi_node in snapshot.storage.csi_nodes}
     daemonsets = {daemon.uid: daemon for daemon in snapshot.daemonsets}
     result: dict[str, Template] = {}
@@ -99,7 +103,9 @@ def templates(
         model, source = _model(group, nodes, learnt.get(group.id), options, now, lacking)
         if model is None:
             continue
-        clean = sanitised(model, f"template-node-for-{group.id}", options)
+        row = learnt.get(group.id)
+        own = _own_keys(row, node_labels) if source == "learnt" and row is not None else node_labels.own(model)
+        clean = sanitised(model, f"template-node-for-{group.id}", options, own)
         if source in _COPIES:
             daemons = _pods_of_copies(pods_on(model.name), model, clean, snapshot, options, daemonsets)
             reporting = [model.name]
@@ -202,25 +208,41 @@ def settled(node: Node, now: float, options: Options) -> bool:
     )
 
 
-def learn(model_node: Node | None, known: LearntTemplate | None, now: float, options: Options) -> LearntTemplate | None:
-    """Return the template to remember of a group: the settled node that was copied, otherwise the known one.
+def learn(
+    model_node: Node | None, known: LearntTemplate | None, now: float, options: Options, own: Collection[str] = ()
+) -> LearntTemplate | None:
+    """Return the template to remember of a group: the settled node that was copied, otherwise the known one. own: the
+    keys of its labels of one node, beside the host name.
 
     An expired one is kept: it is not used as a template any more, but still shows what the group's kubelets reserve. An
     unchanged template is renewed only occasionally, because every renewal is a write.
     """
     if model_node is None:
         return known
-    labels = {key: value for key, value in model_node.labels.items() if key != HOSTNAME_LABEL}
+    own_labels = tuple(sorted(set(own) - {HOSTNAME_LABEL}))
+    labels = {key: value for key, value in model_node.labels.items() if key != HOSTNAME_LABEL and key not in own_labels}
     learnt = msgspec.structs.replace(_without_identity(model_node, "", options), labels=labels)
     fresh = known is not None and now < known.learnt_at + options.node_info_cache_expire_time / _REFRESHES
-    return known if known is not None and fresh and known.node == learnt else LearntTemplate(learnt, now)
+    if known is not None and fresh and known.node == learnt and (known.own_labels or ()) == own_labels:
+        return known
+    return LearntTemplate(learnt, now, own_labels)
 
 
-def sanitised(node: Node, name: str, options: Options) -> Node:
-    """Return a copy under another name, without taints and labels that belong to one real node."""
+def _own_keys(learnt: LearntTemplate, node_labels: NodeLabels) -> frozenset[str]:
+    """Return the keys of the labels of one node that the model of a learnt template had. In a row of an earlier release
+    its values are still among the labels: the cluster's nodes or the key tell which they are."""
+    by_nodes = {key for key in learnt.node.labels if node_labels.is_of_nodes(key)}
+    if learnt.own_labels is not None:
+        return frozenset(by_nodes.union(learnt.own_labels))
+    return frozenset(by_nodes | {key for key in learnt.node.labels if is_named_after_nodes(key)})
+
+
+def sanitised(node: Node, name: str, options: Options, own: Collection[str] = ()) -> Node:
+    """Return a copy under another name, without taints that belong to one real node. own: the keys of its labels of one
+    node, which get the name as their value."""
     return msgspec.structs.replace(
         _without_identity(node, name, options),
-        labels={**node.labels, HOSTNAME_LABEL: name, TEMPLATE_LABEL: "true"},
+        labels={**node.labels, **dict.fromkeys(own, name), HOSTNAME_LABEL: name, TEMPLATE_LABEL: "true"},
         allocatable={**node.allocatable, **_devices(node)},
         unschedulable=node.unschedulable and not options.scale_from_unschedulable,
     )
@@ -245,6 +267,7 @@ def _without_identity(node: Node, name: str, options: Options) -> Node:
         conditions=(),
         created=0.0,
         resource_version="",
+        identities=(),
         taints=taints,
     )
 

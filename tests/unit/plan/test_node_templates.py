@@ -430,7 +430,7 @@ def test_unchanged_learnt_template_is_renewed_before_it_expires() -> None:
     known = learn(node("a"), None, NOW, options)
     assert known is not None
     assert learn(node("a"), known, NOW + 300, options) is known
-    assert learn(node("a"), known, NOW + 600, options) == LearntTemplate(known.node, NOW + 600)
+    assert learn(node("a"), known, NOW + 600, options) == LearntTemplate(known.node, NOW + 600, ())
     assert learn(None, known, NOW + 86400, options) is known, "expired, but it knows what the kubelets keep back"
 
 
