@@ -12,7 +12,7 @@ from fractions import Fraction
 import msgspec
 
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Operation
+from chalicelib.model.operation import AwaitedPods, Operation
 from chalicelib.model.reason import DisruptionReason, Reason
 from chalicelib.model.scaling_rules import RuleObject
 
@@ -21,12 +21,37 @@ PRIOR_HOURS = 720
 """Hours of the prior of InterruptionRisk: one interruption in 30 days."""
 
 
+class Purchase(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Nodes that one scale-up has bought. count: how many, without those that could not be created. planned_at: when
+    the scale-up was planned, so that its instances are younger; 0.0: unknown. pods: for whom; more_pods: pods that
+    are only counted."""
+
+    count: int
+    since: float
+    expected_at: float
+    planned_at: float = 0.0
+    pods: tuple[AwaitedPods, ...] = ()
+    more_pods: int = 0
+
+
 class ScaleUpRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Nodes that were requested and have not arrived yet."""
+    """Nodes that were requested and have not arrived yet: the sum of the purchases, with the instants of the last one.
+    rows: the purchases, the oldest first; none for a single one of which nothing else is known, and in what earlier
+    releases have written. given_up: nodes of purchases that timed out which the target may still contain although no
+    instance of them exists."""
 
     increase: int
     since: float
     expected_at: float
+    rows: tuple[Purchase, ...] = ()
+    given_up: int = 0
+
+    @property
+    def purchases(self) -> tuple[Purchase, ...]:
+        """Return one row per purchase, the oldest first."""
+        if sum(row.count for row in self.rows) == self.increase:
+            return self.rows
+        return (Purchase(self.increase, self.since, self.expected_at),)
 
 
 class Backoff(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -133,6 +158,7 @@ class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"fail
     size_wrong_since: float = 0.0
     size_wrong: tuple[int, int] = (0, 0)  # (registered, target) as first seen
     failed_instances: tuple[str, ...] = ()  # instances whose creation error was already counted
+    failed_early: int = 0  # errors counted while the scale-up was open that had requested the instances
     repair_failures: int = 0  # consecutive failed repairs (discard, shrink)
     repair_after: float = 0.0  # no repair is tried before
     failed_removals: dict[str, FailedRemoval] = {}  # by node

@@ -82,6 +82,15 @@ class RemovalTarget(msgspec.Struct, frozen=True, omit_defaults=True):
     uid: str = ""
 
 
+class AwaitedPods(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Pods of one owner and class for which nodes were bought. owner: namespace/kind/name; digest: of the class
+    (model/purchases.py)."""
+
+    owner: str
+    digest: str
+    count: int
+
+
 class OperationSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     """What an operation is to do, fixed by the reconcile that planned it. Instants are epoch seconds. after: ids of
     operations of the cluster that must have succeeded before it starts (operations/ordering.py)."""
@@ -106,6 +115,8 @@ class OperationSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     price: int = 0  # of one of its nodes, per hour in millionths; 0: unknown
     currency: str = ""  # of price
     leaves_at: float = NEVER  # when the vendor takes the target back, for a removal that is `interrupted`
+    awaited: tuple[AwaitedPods, ...] = ()  # for whom a scale-up buys; remembered with its nodes
+    more_awaited: int = 0  # pods that are only counted
 
     @property
     def interrupted(self) -> bool:

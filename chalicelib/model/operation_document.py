@@ -10,6 +10,7 @@ import msgspec
 
 from chalicelib.model.operation import (
     NEVER,
+    AwaitedPods,
     Operation,
     OperationKind,
     OperationSpec,
@@ -54,6 +55,8 @@ class OperationDocument(msgspec.Struct, frozen=True, omit_defaults=True):
     price: int = 0
     currency: str = ""
     leaves_at: float = NEVER
+    awaited: tuple[AwaitedPods, ...] = ()
+    more_awaited: int = 0
 
 
 def to_document(operation: Operation) -> OperationDocument:
@@ -92,6 +95,8 @@ def to_document(operation: Operation) -> OperationDocument:
         spec.price,
         spec.currency,
         spec.leaves_at,
+        spec.awaited,
+        spec.more_awaited,
     )
 
 
@@ -119,6 +124,8 @@ def from_document(document: OperationDocument) -> Operation:
             document.price,
             document.currency,
             document.leaves_at,
+            document.awaited,
+            document.more_awaited,
         ),
         OperationStatus(
             document.state,

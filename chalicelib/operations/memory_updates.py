@@ -1,7 +1,7 @@
 """Memory updates at the end of an operation: requests, cooldowns, backoff. Pure; the code reads like this table.
 
-    grow    done     request += increase, both its instants set anew; last_add, last_scale_up unless it is part of a
-                     replacement, after which removals need not wait
+    grow    done     the request gets one more purchase with a date of its own; last_add, last_scale_up unless it is
+                     part of a replacement, after which removals need not wait
             failed   backoff by class; a target changed by another party is not a failure of the group
     remove  done     last_delete, last_scale_down
             failed   last_failure, last_scale_down_failure
@@ -11,7 +11,7 @@
     restart done     nothing
             failed   the node's next removal or restart is delayed; no cooldown starts. One that ended before its vendor
                      was asked is no restart, after which the node would be replaced
-    shrink  done     the request is over; the target is what it was lowered to
+    shrink  done     the target is what it was lowered to; purchases of these nodes are over
     discard done     the target is lower by the number of deleted instances
     shrink, discard failed   not retried for a while, each time longer; the group's other operations do not wait
 
@@ -31,10 +31,11 @@ from types import MappingProxyType
 
 import msgspec
 
-from chalicelib.model.memory import NOT_BEGUN, FailedRemoval, GroupMemory, Memory, Replacement, ScaleUpRequest
+from chalicelib.model.memory import NOT_BEGUN, FailedRemoval, GroupMemory, Memory, Purchase, Replacement
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import ABANDONED, NOTICE_TAKEN_BACK, SIGNAL_GONE, Failed, Succeeded
 from chalicelib.model.policy import Options
+from chalicelib.model.purchases import after_shrink, with_purchase
 from chalicelib.model.timeouts import provision_deadline, retry_delay
 from chalicelib.operations.removal_progress import read
 from chalicelib.operations.step_context import NOT_STARTED
@@ -81,11 +82,13 @@ def replacement_update(
 
 def _scaled_up(operation: Operation, outcome: Succeeded, options: Options, now: float) -> MemoryUpdate:  # noqa: ARG001
     def group(memory: GroupMemory) -> GroupMemory:
-        before = memory.request.increase if memory.request else 0
-        increase = before + operation.spec.to_size - operation.spec.from_size
-        request = ScaleUpRequest(increase, now, now + provision_deadline(operation, options))
-        added = memory.last_add if operation.spec.replacement else now
-        return msgspec.structs.replace(memory, request=request, last_add=added, target=operation.spec.to_size)
+        spec = operation.spec
+        count = spec.to_size - spec.from_size - memory.failed_early
+        expected_at = now + provision_deadline(operation, options)
+        purchase = Purchase(count, now, expected_at, spec.created_at, spec.awaited, spec.more_awaited)
+        request = with_purchase(memory.request, purchase) if count > 0 else memory.request
+        added = memory.last_add if spec.replacement else now
+        return msgspec.structs.replace(memory, request=request, last_add=added, target=spec.to_size, failed_early=0)
 
     if operation.spec.replacement:
         return group, None
@@ -99,7 +102,7 @@ def _not_scaled_up(operation: Operation, failure: Failed, options: Options, now:
     def group(memory: GroupMemory) -> GroupMemory:
         failed = backoff.fail(memory.backoff, now, options, failure.error_class, failure.code, failure.message)
         until = max(failed.until, now + failure.retry_after)
-        return msgspec.structs.replace(memory, backoff=msgspec.structs.replace(failed, until=until))
+        return msgspec.structs.replace(memory, backoff=msgspec.structs.replace(failed, until=until), failed_early=0)
 
     return group, None
 
@@ -191,7 +194,8 @@ def _repaired(operation: Operation, outcome: Succeeded, options: Options, now: f
     def group(memory: GroupMemory) -> GroupMemory:
         memory = msgspec.structs.replace(memory, repair_failures=0, repair_after=0.0)
         if operation.spec.kind is OperationKind.DECREASE_TARGET:
-            return msgspec.structs.replace(memory, request=None, target=operation.spec.to_size)
+            request = after_shrink(memory.request, operation.spec.from_size - operation.spec.to_size)
+            return msgspec.structs.replace(memory, request=request, target=operation.spec.to_size)
         return msgspec.structs.replace(memory, target=max(0, memory.target - len(operation.spec.targets)))
 
     return group, None

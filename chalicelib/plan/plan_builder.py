@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from itertools import islice
 from operator import attrgetter
 from typing import Any
@@ -34,6 +34,7 @@ from chalicelib.model.operation import (
 from chalicelib.model.plan import Plan, Removal, Repair, Restart, ScaleUp
 from chalicelib.model.pod import Pod
 from chalicelib.model.policy import ConsolidationMode
+from chalicelib.model.purchases import awaited_pods
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.timeouts import LARGEST, PROVISION, STARTUP, interruption_deadline, operation_timeout
 from chalicelib.plan.demand.pending_pods import PendingPods
@@ -68,7 +69,8 @@ def build_plan(
     repairs = compatible(repairs, grown, shrunk)
     name = _plan_id(state, scale_up, disruption, repairs, seed)
     rows = disruption.replacements
-    operations = [_growth(state, up, name, rows.get(up.replacement)) for up in scale_ups]
+    class_of = {pod.key: batch.cls for batch in pending.queue for pod in batch.pods} if scale_ups else {}
+    operations = [_growth(state, up, name, rows.get(up.replacement), class_of) for up in scale_ups]
     operations += [_removal(state, removal, name, rows.get(removal.replacement)) for removal in disruption.removals]
     operations += [_repair(state, repair, name) for repair in repairs]
     operations += [_restart(state, restart, name) for restart in disruption.restarts]
@@ -111,7 +113,10 @@ def _plan_id(
     return f"plan-{hashlib.sha256(msgspec.json.encode(content, order='deterministic')).hexdigest()[:16]}"
 
 
-def _growth(state: ClusterState, scale_up: ScaleUp, plan: str, replacement: Replacement | None) -> Operation:
+def _growth(
+    state: ClusterState, scale_up: ScaleUp, plan: str, replacement: Replacement | None, class_of: Mapping[str, int]
+) -> Operation:
+    """Return the operation that buys nodes. class_of: pod -> its class, of the pods that need nodes."""
     group = state.groups[scale_up.group]
     own = group.group.options.max_node_provision_time
     example = group.template.node if group.template is not None else next(iter(group.nodes), None)
@@ -121,10 +126,14 @@ def _growth(state: ClusterState, scale_up: ScaleUp, plan: str, replacement: Repl
     if replacement is not None:
         data |= {REPLACES: ",".join(replacement.nodes[:MOST_NAMES])}
         reason = "" if replacement.reason is DisruptionReason.CONSOLIDATION else replacement.reason.value
+    waiting = Counter(class_of[pod] for pod in scale_up.pods if pod in class_of)
+    awaited, more_awaited = awaited_pods(waiting, state.snapshot.classes)
     return Operation(
         msgspec.structs.replace(
             spec,
             pods=scale_up.pods[:MOST_PODS],
+            awaited=awaited,
+            more_awaited=more_awaited,
             replacement=scale_up.replacement,
             reason=reason,
             **_price(state, group, example),

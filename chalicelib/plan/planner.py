@@ -28,6 +28,7 @@ from chalicelib.plan.demand.headroom import headroom_demand
 from chalicelib.plan.demand.pending_pods import collect_pending_pods
 from chalicelib.plan.disruption.candidates import removable_rows
 from chalicelib.plan.disruption.planner import DisruptionPlan, plan_disruption
+from chalicelib.plan.disruption.replacement_rows import count_late_successors
 from chalicelib.plan.next_memory import next_memory
 from chalicelib.plan.plan_builder import build_plan
 from chalicelib.plan.repair import repair
@@ -67,7 +68,8 @@ def plan_cluster(
     state = build_cluster_state(apply_scheduled_bounds(snapshot, policy, now), policy, memory, now)
     if on_state is not None:
         on_state(state)
-    state, headroom = headroom_demand(count_joins(resolve_scale_up_requests(state), memory))
+    resolved = count_late_successors(resolve_scale_up_requests(state))
+    state, headroom = headroom_demand(count_joins(resolved, memory))
 
     pending = collect_pending_pods(state)
 

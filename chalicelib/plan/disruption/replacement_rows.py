@@ -11,14 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from chalicelib.model.memory import NOT_BEGUN, PurchasedNodes, Replacement, ReplacementState
+from chalicelib.model.memory import NOT_BEGUN, GroupMemory, PurchasedNodes, Replacement, ReplacementState
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.plan import EndedReplacement
 from chalicelib.model.reason import Reason
+from chalicelib.model.timeouts import provision_time
 from chalicelib.plan.disruption.consolidation.moves import JudgedMove
 from chalicelib.plan.prices import MICRO
-from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.plan.state import backoff
+from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.plan.state.pools import pool_id
+from chalicelib.plan.state.readiness import Bucket
 
 FIRST_BACKOFF, LONGEST_BACKOFF = 3600.0, 86_400.0
 REMEMBERED = 86_400.0
@@ -28,6 +31,7 @@ MOST_FAILED = 100
 
 UNDER_WAY = frozenset({ReplacementState.BUYING, ReplacementState.WAITING, ReplacementState.DRAINING})
 """States in which its nodes belong to the replacement: no other method takes them, and budgets count them."""
+_WAITS = frozenset({ReplacementState.BUYING, ReplacementState.WAITING})
 
 
 def reserved_nodes(rows: Iterable[Replacement]) -> frozenset[str]:
@@ -202,6 +206,42 @@ def current_rows(state: ClusterState) -> dict[str, Replacement]:
             )
             rows[replacement.id] = msgspec.structs.replace(replacement, purchases=purchases)
     return rows
+
+
+def replacement_timeout(replacement: Replacement, state: ClusterState) -> float:
+    """Return the seconds that the nodes of a row may take until they are ready."""
+    own = state.policy.consolidation.replace_timeout
+    if own is not None:
+        return own
+    groups = (state.groups.get(purchase.group) for purchase in replacement.purchases)
+    times = (provision_time(group.group, state.options) for group in groups if group is not None)
+    return max(times, default=state.options.max_node_provision_time)
+
+
+def count_late_successors(state: ClusterState) -> ClusterState:
+    """Return the cluster state in which groups are backed off whose nodes, bought as successors, are not ready in time.
+    A replacement counts once: not if its group has failed since the purchase already."""
+    changed: dict[str, GroupMemory] = {}
+    for row in sorted(current_rows(state).values(), key=by_age):
+        timeout = replacement_timeout(row, state)
+        if row.state not in _WAITS or state.now - row.bought_at <= timeout:
+            continue
+        for purchase in row.purchases:
+            group = state.groups.get(purchase.group)
+            if group is None or group.group.error or row.ends.get(purchase.operation) != "":
+                continue
+            memory = changed.get(group.id, group.memory)
+            lacks = purchase.nodes - sum(state.buckets.get(name) is Bucket.READY for name in purchase.names)
+            counted = memory.backoff is not None and memory.backoff.last_failed >= row.bought_at
+            if lacks > 0 and not counted:
+                message = f"{lacks} nodes bought as successors are not ready after {int(timeout)}s"
+                failed = backoff.fail(memory.backoff, state.now, state.options, "Unknown", "timeout", message)
+                changed[group.id] = msgspec.structs.replace(memory, backoff=failed)
+    if not changed:
+        return state
+    memory_after = msgspec.structs.replace(state.memory, groups={**state.memory.groups, **changed})
+    counted_state = build_cluster_state(state.snapshot, state.policy, memory_after, state.now)
+    return msgspec.structs.replace(counted_state, timed_out=state.timed_out)
 
 
 def _with_new_nodes(purchase: PurchasedNodes, since: float, state: ClusterState, known: set[str]) -> PurchasedNodes:

@@ -25,7 +25,7 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import NodeVerdict, Removal, ScaleUp
 from chalicelib.model.policy import ConsolidationMode, DriftAction, NodeLifecycle, Policy
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
-from chalicelib.model.timeouts import operation_timeout, provision_time
+from chalicelib.model.timeouts import operation_timeout
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import DrainabilityChecker
 from chalicelib.plan.disruption.consolidation.moves import Judge, JudgedMove
@@ -38,6 +38,7 @@ from chalicelib.plan.disruption.replacement_rows import (
     open_surge,
     propose_row,
     proposed_again,
+    replacement_timeout,
     reserved_nodes,
     surge_limit,
     without_failures_of,
@@ -46,6 +47,7 @@ from chalicelib.plan.disruption.simulate import SimulatedRemoval, carry_out
 from chalicelib.plan.prices import Price, price_book
 from chalicelib.plan.scale_up.limits import may_grow
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
+from chalicelib.plan.state.backoff import reason_of
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.state.readiness import Bucket
@@ -245,13 +247,7 @@ class _Pass:
         return operation in self.open_ids and operation not in replacement.ends
 
     def _timeout(self, replacement: Replacement) -> float:
-        """Return the seconds that the nodes of a row may take until they are ready."""
-        if self.consolidation.replace_timeout is not None:
-            return self.consolidation.replace_timeout
-        options = self.state.options
-        groups = (self.state.groups.get(purchase.group) for purchase in replacement.purchases)
-        times = (provision_time(group.group, options) for group in groups if group is not None)
-        return max(times, default=options.max_node_provision_time)
+        return replacement_timeout(replacement, self.state)
 
     def _called_off(self, replacement: Replacement) -> Reason | None:
         """Return why a replacement under way goes no further, whatever its operations do; None if it does."""
@@ -347,6 +343,8 @@ class _Pass:
             return Reason.of(ReasonCode.GROUP_UNREADABLE, detail="it is not known")
         if group.growing or group.id in self.budgets.grown:
             return Reason.of(ReasonCode.GROUP_GROWING)
+        if group.backed_off and group.memory.backoff is not None:
+            return group.growth_paused or reason_of(group.memory.backoff)
         if not may_grow(group):
             detail = f"node group {group.id} cannot grow now"
             return group.growth_paused or Reason.of(ReasonCode.GROUP_UNHEALTHY, detail=detail)
@@ -429,13 +427,11 @@ class _Pass:
         """Wait until the new nodes are ready, judge the move again, and begin the drain."""
         if not replacement.nodes:
             return None
-        if (
-            why := self._called_off(replacement) or self._dead_node(replacement) or self._short(replacement)
-        ) is not None:
+        late = None if self._is_ready(replacement) or not self._is_late(replacement) else self._late(replacement)
+        why = self._called_off(replacement) or self._dead_node(replacement) or late or self._short(replacement)
+        if why is not None:
             return self._fail(replacement, why)
-        if not self._is_ready(replacement):
-            return self._fail(replacement, self._late(replacement)) if self._is_late(replacement) else replacement
-        return self._drain(replacement)
+        return self._drain(replacement) if self._is_ready(replacement) else replacement
 
     def _short(self, replacement: Replacement) -> Reason | None:
         """Return why nodes that were requested will not come: their group has been backed off since the purchase."""
@@ -447,7 +443,7 @@ class _Pass:
                 and failed.last_failed >= replacement.bought_at
                 and len(purchase.names) < purchase.nodes
             ):
-                return Reason.of(ReasonCode.GROUP_BACKOFF, until=failed.until, error=failed.message or failed.cls)
+                return reason_of(failed)
         return None
 
     def _is_ready(self, replacement: Replacement) -> bool:

@@ -18,6 +18,7 @@ import msgspec
 
 from chalicelib.model.memory import Backoff
 from chalicelib.model.policy import Options
+from chalicelib.model.reason import Reason, ReasonCode
 
 FLAT = frozenset({"InstallFailed"})
 """Error classes of providers/errors.py whose back-off has the same length each time."""
@@ -56,3 +57,8 @@ def in_backoff(backoff: Backoff | None, now: float) -> bool:
 def stale(backoff: Backoff, now: float, options: Options) -> bool:
     """Return whether the last failure is strictly longer ago than the reset time."""
     return backoff.last_failed + options.node_group_backoff_reset_timeout < now
+
+
+def reason_of(backoff: Backoff) -> Reason:
+    """Return until when a group is not grown, and why."""
+    return Reason.of(ReasonCode.GROUP_BACKOFF, until=backoff.until, error=backoff.message or backoff.cls)

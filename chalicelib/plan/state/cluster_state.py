@@ -329,10 +329,12 @@ class _GroupStateBuilder:
         lost = len(late) + len(failed) + len(contested)
         upcoming = counts[Bucket.NOT_STARTED]
         if (increases or request is not None) and not backed_off:
-            upcoming += max(0, target - lost - registered)
+            given_up = request.given_up if request is not None else 0
+            upcoming += max(0, target - lost - registered - given_up)
             if group.error:
                 # A vendor's outage in one pass must not cause the same nodes to be bought again in another group.
-                upcoming = request.increase if request is not None and self.now < request.expected_at else 0
+                rows = request.purchases if request is not None else ()
+                upcoming = sum(row.count for row in rows if self.now < row.expected_at)
         if self.spot and group.replaces_interrupted and not group.error:
             machines = vendor_upcoming(nodes, self.announced, len(absent) - len(late), self.now)
             upcoming = max(upcoming, counts[Bucket.NOT_STARTED] + machines)

@@ -159,8 +159,10 @@ class _Count:
         instance, request, now = self._instance(node), self.memory.request, self.state.now
         created = instance.created if instance is not None else 0.0
         # Creation times are whole seconds.
-        if request is not None and math.floor(request.since) <= (created or node.created):
-            return request.since
+        rows = request.purchases if request is not None else ()
+        asked = [row.since for row in rows if math.floor(row.since) <= (created or node.created)]
+        if asked:
+            return asked[-1]
         if instance is None or min(self.state.memory.unregistered.get(instance.id, now), now) > created + _UNSEEN:
             return 0.0
         return created

@@ -7,6 +7,7 @@ from chalicelib.model.memory import (
     Backoff,
     GroupMemory,
     Memory,
+    Purchase,
     Replacement,
     ReplacementState,
     ScaleUpRequest,
@@ -20,6 +21,9 @@ from tests.operations import new_operation
 
 NOW = 1_795_245_654.0
 KNOWN = GroupMemory(target=4, request=ScaleUpRequest(1, NOW - 60, NOW + 840))
+BOTH = ScaleUpRequest(
+    3, NOW, NOW + 900, (Purchase(1, NOW - 60, NOW + 840), Purchase(2, NOW, NOW + 900, planned_at=NOW - 30))
+)
 
 
 def operation(kind: OperationKind) -> Operation:
@@ -47,9 +51,9 @@ def memory_after(kind: OperationKind, outcome: Succeeded | Failed) -> Memory:
     return patch(Memory()) if patch else Memory()
 
 
-def test_scale_up_is_added_to_the_request_and_restarts_its_timer() -> None:
+def test_scale_up_adds_a_purchase_to_the_request_and_moves_no_date() -> None:
     after = group_after(OperationKind.SCALE_UP, Succeeded())
-    assert after == GroupMemory(target=6, request=ScaleUpRequest(3, NOW, NOW + 900), last_add=NOW)
+    assert after == GroupMemory(target=6, request=BOTH, last_add=NOW)
     assert memory_after(OperationKind.SCALE_UP, Succeeded()).last_scale_up == NOW
 
 
@@ -57,7 +61,7 @@ def test_cons_36_scale_up_of_a_replacement_starts_no_cooldown() -> None:
     purchase = operation(OperationKind.SCALE_UP).with_spec(replacement="r1")
     group, cluster = memory_updates(purchase, Succeeded(), Options(), NOW)
     assert group is not None
-    assert group(KNOWN) == GroupMemory(target=6, request=ScaleUpRequest(3, NOW, NOW + 900))
+    assert group(KNOWN) == GroupMemory(target=6, request=BOTH)
     assert cluster is None
 
 
@@ -125,9 +129,15 @@ def test_abandoned_removal_starts_no_cooldown() -> None:
     )
 
 
-def test_target_decrease_ends_the_scale_up_request() -> None:
-    after = group_after(OperationKind.DECREASE_TARGET, Succeeded())
-    assert (after.request, after.target) == (None, 6)
+def test_target_decrease_ends_the_purchases_of_its_nodes_and_no_other() -> None:
+    lower = operation(OperationKind.DECREASE_TARGET).with_spec(from_size=6, to_size=5)
+    patch, _ = memory_updates(lower, Succeeded(), Options(), NOW)
+    assert patch is not None
+    assert (patch(KNOWN).request, patch(KNOWN).target) == (None, 5)
+    both = GroupMemory(target=6, request=BOTH)
+    assert patch(both).request == ScaleUpRequest(2, NOW, NOW + 900, BOTH.rows[1:]), "the second is not late"
+    given_up = ScaleUpRequest(3, NOW, NOW + 900, BOTH.rows, given_up=1)
+    assert patch(GroupMemory(target=6, request=given_up)).request == BOTH
 
 
 def test_deleted_unregistered_instance_lowers_the_target() -> None:

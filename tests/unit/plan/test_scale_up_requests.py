@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from chalicelib.model.group import Instance, InstanceState
-from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
+from chalicelib.model.memory import Backoff, GroupMemory, Memory, Purchase, ScaleUpRequest
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Succeeded
 from chalicelib.model.policy import Options
@@ -89,14 +89,15 @@ def _counted(failed: int, known: GroupMemory, *, now: float = NOW) -> GroupMemor
     return facts_of(build, Memory(groups={"g": known}), now=now).memory
 
 
-def test_instance_errors_lower_a_request_and_a_further_scale_up_restarts_its_timer() -> None:
+def test_instance_errors_lower_a_request_and_a_further_scale_up_moves_no_date() -> None:
     known = _counted(20, asked(100, 60))
     assert known.request == ScaleUpRequest(80, NOW - 60, NOW + 840)
     more = operation(OperationKind.SCALE_UP, from_size=100, to_size=130)
     patch, _ = memory_updates(more, Succeeded(), Options(), NOW + 10)
     assert patch is not None
     known = patch(known)
-    assert known.request == ScaleUpRequest(110, NOW + 10, NOW + 910)
+    first, second = Purchase(80, NOW - 60, NOW + 840), Purchase(30, NOW + 10, NOW + 910, NOW - 30)
+    assert known.request == ScaleUpRequest(110, NOW + 10, NOW + 910, (first, second))
     assert _counted(20, known, now=NOW + 20).request == known.request, "these were counted"
     assert _counted(130, known, now=NOW + 20).request is None
 
@@ -143,7 +144,9 @@ def test_scale_up_operation_uses_its_groups_own_provision_time() -> None:
     assert (grow.spec.kind, grow.status.data[PROVISION]) == (OperationKind.SCALE_UP, "2700.0")
     patch, _ = memory_updates(grow, Succeeded(), Options(), NOW)
     assert patch is not None
-    assert patch(GroupMemory()).request == ScaleUpRequest(1, NOW, NOW + 2700)
+    request = patch(GroupMemory()).request
+    assert request is not None
+    assert (request.increase, request.since, request.expected_at) == (1, NOW, NOW + 2700)
     (grow,) = cluster().group("g", template=node("t", "2")).pending(1, "1").plan().operations
     assert (PROVISION in grow.status.data, provision_deadline(grow, Options())) == (False, 900.0)
 
