@@ -103,8 +103,7 @@ def templates(
         model, source = _model(group, nodes, learnt.get(group.id), options, now, lacking)
         if model is None:
             continue
-        row = learnt.get(group.id)
-        own = _own_keys(row, node_labels) if source == "learnt" and row is not None else node_labels.own(model)
+        own = _own_keys(model, source, learnt.get(group.id), node_labels)
         clean = sanitised(model, f"template-node-for-{group.id}", options, own)
         if source in _COPIES:
             daemons = _pods_of_copies(pods_on(model.name), model, clean, snapshot, options, daemonsets)
@@ -228,13 +227,18 @@ def learn(
     return LearntTemplate(learnt, now, own_labels)
 
 
-def _own_keys(learnt: LearntTemplate, node_labels: NodeLabels) -> frozenset[str]:
-    """Return the keys of the labels of one node that the model of a learnt template had. In a row of an earlier release
-    its values are still among the labels: the cluster's nodes or the key tell which they are."""
-    by_nodes = {key for key in learnt.node.labels if node_labels.is_of_nodes(key)}
+def _own_keys(model: Node, source: str, learnt: LearntTemplate | None, node_labels: NodeLabels) -> frozenset[str]:
+    """Return the keys of the labels of one node of a template's model, of which only a copied node has a real name. In
+    a row of an earlier release their values are still among the labels: the cluster's nodes or the key tell which they
+    are."""
+    if source in _COPIES:
+        return node_labels.own(model)
+    if source != "learnt" or learnt is None:
+        return node_labels.per_node_keys & model.labels.keys()
+    by_nodes = {key for key in model.labels if node_labels.is_of_nodes(key)}
     if learnt.own_labels is not None:
         return frozenset(by_nodes.union(learnt.own_labels))
-    return frozenset(by_nodes | {key for key in learnt.node.labels if is_named_after_nodes(key)})
+    return frozenset(by_nodes | {key for key in model.labels if is_named_after_nodes(key)})
 
 
 def sanitised(node: Node, name: str, options: Options, own: Collection[str] = ()) -> Node:

@@ -247,3 +247,9 @@ def test_row_of_an_earlier_release_is_cured_of_labels_of_one_node(key: str) -> N
     assert growth(build.plan(Memory(templates={"g": row}))) == {}
     build.pending(1, "1", node_selector={"rack": "r7"}, owner="free")
     assert growth(build.plan(Memory(templates={"g": row}))) == {"g": (1, 1)}
+
+
+def test_label_with_the_name_of_a_vendors_template_counts_as_it_is() -> None:
+    template = node("pool-a", labels={"pool": "pool-a"})
+    build = cluster().group("g", target=0, template=template).pending(1, "1", node_selector={"pool": "pool-a"})
+    assert growth(build.plan()) == {"g": (1, 1)}
