@@ -128,6 +128,15 @@ class QuotaReader(Protocol):
         """Return the number; None without a limit. Raises ProviderError."""
 
 
+@runtime_checkable
+class AddonReader(Protocol):
+    """A provider whose vendor runs programs in managed clusters, at the wish of their users."""
+
+    def addons(self, groups: Sequence[NodeGroup]) -> frozenset[str]:
+        """Return the names of the add-ons of the managed clusters that own these groups; none where no managed cluster
+        does. Raises ProviderError."""
+
+
 class Connection(msgspec.Struct, frozen=True):
     """The inputs of a provider: the cluster, its group bounds and its own settings as validated by the policy.
     read_secret: secret name -> text, raises OutscalerError. kube: the workload cluster's client, for providers that

@@ -20,6 +20,7 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.snapshot.listed_resources import RESOURCES
 from chalicelib.snapshot.live_cluster import read_live_cluster
 from infra.emulators.kube.auth import MASTERS, RbacRule, User, granted
+from infra.emulators.kube.crds import KARPENTER, load
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
 from tests.source_trees import ROOT
@@ -31,6 +32,7 @@ _PLACES = {each.kind: (each.plural, each.group) for each in RESOURCES} | {
     "Lease": ("leases", "coordination.k8s.io"),
     "ConfigMap": ("configmaps", ""),
     "Secret": ("secrets", ""),
+    "NodePool": ("nodepools", "karpenter.sh"),
 }
 ACTIVE = Policy(name="prod", mode=Mode.ACTIVE, providers={"exoscale": {"zone": "ch-gva-2"}})
 SHADOW = msgspec.structs.replace(ACTIVE, mode=Mode.SHADOW)
@@ -53,6 +55,8 @@ def cluster(
 ) -> Iterator[tuple[ApiServer, KubeClient]]:
     """A server with these objects, and a client with these rules (None: everything)."""
     store = ObjectStore(lambda: NOW)
+    if any(each["kind"] == "NodePool" for each in objects):
+        load(store, KARPENTER)
     for each in objects:
         plural, group = _PLACES[str(each["kind"])]
         store.load(plural, [copy.deepcopy(dict(each))], group)

@@ -13,10 +13,13 @@ from moto import mock_aws
 from chalicelib.command.main import main
 from chalicelib.store import Store
 from infra.emulators.aws import create_table
+from infra.emulators.kube.crds import KARPENTER, load
 from infra.emulators.kube.server import ApiServer
 from tests.contract.clusterapi.management import fill, management
 from tests.functional.role_cases import CASES, stage
+from tests.functional.saved_cluster import pod
 from tests.functional.test_doctor_autoscalers import lease
+from tests.functional.test_doctor_karpenter import node_pool
 
 Said = pytest.CaptureFixture[str]
 TABLE = "outscaler-gate"
@@ -93,6 +96,18 @@ def test_active_is_refused_while_another_autoscaler_holds_its_lease(
     [entry] = [each for each in store.journal.recent("prod", 10) if each.kind == "policy"]
     assert entry.facts["accepted"] == "DR07"
     assert entry.facts["reason"] == "it scales other groups"
+
+
+def test_active_is_refused_beside_node_pools_of_karpenter_for_the_same_pods(
+    store: Store, cluster: tuple[ApiServer, Path], tmp_path: Path, capsys: Said
+) -> None:
+    load(cluster[0].store, KARPENTER)
+    cluster[0].store.load("nodepools", [node_pool()], "karpenter.sh")
+    cluster[0].store.load("pods", [pod("web-1", "1")])
+    file, kubeconfig = policy(tmp_path, "active"), ("--kubeconfig", str(cluster[1]), "--vpc")
+    assert main(["apply", file, *kubeconfig]) == 2
+    assert "DR07: NodePools of Karpenter (default) make nodes for pods" in capsys.readouterr().err
+    assert main(["apply", file, *kubeconfig, "--accept-findings", "it ends today"]) == 0
 
 
 def test_a_refusal_has_the_whole_remedy_of_each_finding(store: Store, tmp_path: Path, capsys: Said) -> None:

@@ -35,6 +35,8 @@ EXPECTED: dict[str, object] = {
     "KubeRequest.keep_body": True,
     "Instance.state": "running",
     "Pool.max": -1,
+    "LabelValues.least": -(2**63),
+    "LabelValues.most": 2**63 - 1,
     "WorkloadCost.names": 1,
     "Bill.bound": -1,
     "CostView.note": "Machines only: without disks, load balancers, traffic and the vendor's fees.",

@@ -251,6 +251,7 @@ def _context_of_deployment(policy: Policy, deployment: Deployment) -> DoctorCont
         management=None if management is None else connected(management),
         person=current(kube),
         snapshot=snapshot,
+        providers=tuple((provider.name, provider) for provider in clouds),
         kubeconfig_text=read_secret(secret) if secret else "",
         plan=planned(snapshot, policy, now),
     )

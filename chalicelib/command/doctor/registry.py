@@ -44,7 +44,7 @@ CHECKS: tuple[Check, ...] = (
     Check(("DR04",), permissions.check_admission),
     Check(("DR05",), permissions.check_superfluous),
     Check(("DR06",), kubeconfig_checks.check_clocks),
-    Check(("DR07",), other_autoscalers.check_activity),
+    Check(("DR07", "DR09"), other_autoscalers.check_activity),
     Check(("DR08",), other_autoscalers.check_status),
     Check(("DR07", "DR09"), other_autoscalers.check_traces),
     Check(("DR15", "DR16"), node_templates.check_templates),

@@ -97,12 +97,20 @@ class Nodepool(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class SksCluster(msgspec.Struct, frozen=True):
-    """A managed cluster with its Nodepools."""
+    """A managed cluster with its Nodepools. addons: as received; no pass needs them, so no value of theirs may make the
+    cluster unreadable."""
 
     id: str
     name: Name = ""
     state: Name = ""
     nodepools: tuple[Nodepool, ...] = ()
+    addons: Any = None
+
+    @property
+    def addon_names(self) -> frozenset[str]:
+        """The programs that the vendor runs in it, as far as they are readable."""
+        listed = self.addons if isinstance(self.addons, list) else []
+        return frozenset(addon for addon in listed if isinstance(addon, str))
 
 
 class Quota(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.policy.vendors.exoscale import PROVIDER, ExoscaleSettings, read_settings
 from chalicelib.providers.base import BaseProvider, Connection, Observation, change, joint_change, question
@@ -81,6 +82,17 @@ class Exoscale(BaseProvider[ExoscaleContext]):
         """Return how many instances the organisation's quota leaves; None without a limit."""
         left = self.context.api.quota_now().left
         return None if left is None else max(0, left)
+
+    def addons(self, groups: Sequence[NodeGroup]) -> frozenset[str]:
+        """Return the add-ons of the SKS clusters that own these groups, or that the settings name."""
+        pools = {group.id for group in groups if group.provider == PROVIDER}
+        setting = self.context.settings.sks_cluster
+        addons: set[str] = set()
+        for cluster in self.context.api.clusters():
+            is_named = bool(setting) and setting in (cluster.id, cluster.name)
+            if is_named or any(pool.instance_pool.id in pools for pool in cluster.nodepools):
+                addons |= cluster.addon_names
+        return frozenset(addons)
 
 
 def build(connection: Connection) -> Exoscale:

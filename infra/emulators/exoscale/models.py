@@ -175,3 +175,4 @@ class ExoscaleCluster:
     name: str
     created: float
     nodepools: dict[str, Nodepool] = field(default_factory=dict)
+    addons: set[str] = field(default_factory=set)

@@ -90,6 +90,7 @@ def cluster(held: ExoscaleCluster) -> Json:
             "version": "1.34.2",
             "level": "pro",
             "cni": "calico",
+            "addons": sorted(held.addons),
             "created-at": _time(held.created),
             "nodepools": [nodepool(each) for each in held.nodepools.values()],
         }

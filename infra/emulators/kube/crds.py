@@ -23,6 +23,8 @@ OWN = Path(__file__).with_name("definitions")
 HEALTH_CHECKS = OWN / "health_checks"
 """The definition of MachineHealthChecks, which is only loaded where a cluster is to have some: an object more changes
 the random names of all that are created later."""
+KARPENTER = OWN / "karpenter"
+"""The definition of Karpenter's NodePools, which few clusters have."""
 
 
 def _priority(name: str) -> tuple[int, int, int]:

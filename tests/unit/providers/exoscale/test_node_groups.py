@@ -266,6 +266,20 @@ def test_exoscale_maximum_without_a_spec_is_what_the_quota_leaves(limit: int, us
     assert zone.build().remaining() == (None if limit < 0 else max(0, limit - usage))
 
 
+def test_exoscale_add_ons_are_those_of_the_cluster_of_the_groups() -> None:
+    zone = EmulatedZone(("web", "prod", 2), ("batch", "other", 1), ("bare", "", 1))
+    prod, other = zone.zone.clusters.values()
+    prod.addons, other.addons = {"karpenter", "metrics-server"}, {"exoscale-container-storage-interface"}
+    groups = tuple(zone.groups().values())
+    [web] = (group for group in groups if group.name == "web")
+    assert zone.build().addons((web,)) == {"karpenter", "metrics-server"}
+    assert zone.build(sksCluster="prod").addons(()) == {"karpenter", "metrics-server"}
+    assert zone.build().addons(()) == frozenset()
+    zone.answers[prod.id] = {"addons": [{"name": "karpenter"}, 7]}
+    assert zone.build().addons((web,)) == frozenset()
+    assert web.id in zone.groups()
+
+
 def test_exoscale_maximum_is_never_below_the_minimum() -> None:
     zone = sks(0)
     zone.zone.limit = zone.zone.other_usage = 20
