@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -11,6 +13,7 @@ from chalicelib.model.memory import Backoff, GroupMemory, Memory, Purchase, Scal
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Succeeded
 from chalicelib.model.policy import Options
+from chalicelib.model.purchases import request_of
 from chalicelib.model.timeouts import PROVISION, provision_deadline
 from chalicelib.operations.memory_updates import memory_updates
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node
@@ -167,3 +170,63 @@ def test_backoff_from_the_future_keeps_its_original_length() -> None:
     assert facts_of(build, Memory(groups={"g": GroupMemory(backoff=ahead)})).memory.backoff == Backoff(
         duration=300, until=NOW + 300, last_failed=NOW, attempt=2
     )
+
+
+def _two_purchases(*, joined: int = 0, absent: int = 0, target: int = 8, **more: Any) -> ClusterBuilder:
+    """Group g of `joined` nodes and machines that are no nodes, of a target of eight."""
+    return with_machines(filled(anchored(), "g", joined), "g", absent, target=target, **more)
+
+
+EARLY = Purchase(3, NOW - 1000, NOW - 100, planned_at=NOW - 1010)
+ON_TIME = Purchase(5, NOW - 500, NOW + 400, planned_at=NOW - 510)
+BOTH = GroupMemory(target=8, request=request_of([EARLY, ON_TIME]))
+
+
+def test_late_purchase_fails_alone_and_the_later_one_is_waited_for() -> None:
+    world = world_of(_two_purchases(joined=2), Memory(groups={"g": BOTH}))
+    memory = world.groups["g"].memory
+    assert memory.backoff is not None
+    assert memory.backoff.message == "1 nodes did not join in time"
+    assert memory.request == request_of([ON_TIME], given_up=1)
+    assert world.timed_out == {"g": ScaleUpRequest(1, EARLY.since, EARLY.expected_at)}
+
+
+def test_purchase_that_is_fulfilled_leaves_the_others() -> None:
+    known = facts_of(_two_purchases(joined=4), Memory(groups={"g": BOTH})).memory
+    assert (known.request, known.backoff) == (request_of([ON_TIME]), None)
+
+
+def test_nodes_given_up_do_not_make_a_later_purchase_late() -> None:
+    known = GroupMemory(target=8, request=request_of([msgspec.structs.replace(ON_TIME, expected_at=NOW - 1)], 3))
+    after = facts_of(_two_purchases(joined=5), Memory(groups={"g": known})).memory
+    assert (after.request, after.backoff) == (None, None)
+    after = facts_of(_two_purchases(joined=4), Memory(groups={"g": known})).memory
+    assert after.backoff is not None
+    assert after.backoff.message == "1 nodes did not join in time"
+
+
+def test_machine_of_an_earlier_purchase_does_not_make_a_later_one_late() -> None:
+    known = GroupMemory(target=6, request=request_of([msgspec.structs.replace(ON_TIME, expected_at=NOW - 1)]))
+    build = _two_purchases(joined=5, absent=1, target=6)
+    seen_early = {"test://g/m-0": NOW - 1000}
+    after = facts_of(build, Memory(groups={"g": known}, unregistered=seen_early)).memory
+    assert (after.request, after.backoff) == (None, None)
+
+
+def test_errors_while_the_scale_up_is_open_are_not_taken_from_an_earlier_purchase() -> None:
+    open_growth = operation(OperationKind.SCALE_UP, from_size=3, to_size=8)
+    first = GroupMemory(target=3, request=request_of([msgspec.structs.replace(EARLY, expected_at=NOW + 300)]))
+    build = with_machines(anchored(), "g", 2, error=STOCK, target=8)
+    known = facts_of(build, Memory(groups={"g": first}, operations=(open_growth,))).memory
+    assert (known.request, known.failed_early) == (first.request, 2)
+    patch, _ = memory_updates(open_growth, Succeeded(), Options(), NOW)
+    assert patch is not None
+    request = patch(known).request
+    assert request is not None
+    assert [row.count for row in request.purchases] == [3, 3]
+    assert patch(known).failed_early == 0
+
+
+def test_unreadable_group_is_expected_to_bring_what_is_not_late() -> None:
+    build = cluster().group("g", target=8, error="HTTP 500", template=node("t"))
+    assert facts_of(build, Memory(groups={"g": BOTH})).upcoming == 5
