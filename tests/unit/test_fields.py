@@ -297,6 +297,8 @@ NAMES = {
     "Annotations.mirror": "kubernetes.io/config.mirror",
     "_Port.host_ip": "hostIP",
     "_ApiNodeSpec.provider_id": "providerID",
+    "_NodeInfo.machine_id": "machineID",
+    "_NodeInfo.system_uuid": "systemUUID",
     "StorageAnnotations.selected_node": "volume.kubernetes.io/selected-node",
     "StorageAnnotations.bind_completed": "pv.kubernetes.io/bind-completed",
     "StorageAnnotations.old_class": "volume.beta.kubernetes.io/storage-class",

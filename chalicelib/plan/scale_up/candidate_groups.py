@@ -135,6 +135,22 @@ def depends(pod: PodClass, labels: Collection[str], node: Node) -> bool:
     return bool(pod.node_selector.keys() & set(labels)) or not predicates.matches_node(plain, node.name, node.labels)
 
 
+def relies(cls: int, labels: Collection[str], node: Node, simulated: SimulatedCluster) -> bool:
+    """Return whether the place of a class on such a node depends on any of these labels: by its own terms, by its rules
+    about other pods, or by its volumes."""
+    present = node.labels.keys() & set(labels)
+    if not present:
+        return False
+    needs = simulated.needs(cls)
+    if depends(simulated.classes[cls], present, node) or (needs is not None and not present.isdisjoint(needs.keys)):
+        return True
+    if not simulated.volumes.concerns(cls):
+        return False
+    rest = {key: value for key, value in node.labels.items() if key not in present}
+    without = NodeTable([msgspec.structs.replace(node, labels=rest)], simulated.table.columns)
+    return not simulated.volumes.mask(cls, without).all()
+
+
 def _skip(group: NodeGroupState, limiter: ResourceLimiter, lacking: Collection[str]) -> Reason | None:
     """Return why a group is skipped, None if it is not. The checks run in the order of Cluster Autoscaler. lacking:
     nodes without an announced device."""

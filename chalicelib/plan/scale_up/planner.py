@@ -13,7 +13,7 @@ from chalicelib.model.plan import Contest, GroupVerdict, PodPlacement, ScaleUp, 
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.demand.headroom import HeadroomDemand
 from chalicelib.plan.demand.pending_pods import PendingPods, PodBatch
-from chalicelib.plan.scale_up.candidate_groups import Candidates
+from chalicelib.plan.scale_up.candidate_groups import Candidates, relies
 from chalicelib.plan.scale_up.expanders import expander_context, waste
 from chalicelib.plan.scale_up.expected_prices import expected_prices
 from chalicelib.plan.scale_up.headroom import HeadroomResult, plan_headroom
@@ -104,6 +104,7 @@ class _Report:
         promises = []
         bought: dict[str, set[int]] = {}  # group -> classes of the pods on its new nodes
         nodes, placement = self.simulated.table.nodes, self.placement
+        unsure_labels = self.state.node_labels.uncertain_keys
         for row, cls, placed in placement.places:
             keys, contest = tuple(pod.key for pod in placed), self.contest_of.get(cls)
             node, group, number = nodes[row].name, "", 0
@@ -113,7 +114,9 @@ class _Report:
                 bought.setdefault(group, set()).add(cls)
             else:
                 fits += keys
-            promises.append(PodPlacement(keys, node, group, number, contest is None, contest))
+            # Of a node that exists, the labels are known.
+            unsure = row >= self.simulated.real and relies(cls, unsure_labels, nodes[row], self.simulated)
+            promises.append(PodPlacement(keys, node, group, number, contest is None and not unsure, contest))
         return ScaleUpPlan(
             scale_ups=self._scale_ups(pods),
             fits=tuple(fits),

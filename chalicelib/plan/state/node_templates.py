@@ -227,18 +227,18 @@ def learn(
     return LearntTemplate(learnt, now, own_labels)
 
 
-def _own_keys(model: Node, source: str, learnt: LearntTemplate | None, node_labels: NodeLabels) -> frozenset[str]:
+def _own_keys(model_node: Node, source: str, learnt: LearntTemplate | None, node_labels: NodeLabels) -> frozenset[str]:
     """Return the keys of the labels of one node of a template's model, of which only a copied node has a real name. In
     a row of an earlier release their values are still among the labels: the cluster's nodes or the key tell which they
     are."""
     if source in _COPIES:
-        return node_labels.own(model)
+        return node_labels.own(model_node)
     if source != "learnt" or learnt is None:
-        return node_labels.per_node_keys & model.labels.keys()
-    by_nodes = {key for key in model.labels if node_labels.is_of_nodes(key)}
+        return node_labels.per_node_keys & model_node.labels.keys()
+    by_nodes = {key for key in model_node.labels if node_labels.is_of_nodes(key)}
     if learnt.own_labels is not None:
         return frozenset(by_nodes.union(learnt.own_labels))
-    return frozenset(by_nodes | {key for key in model.labels if is_named_after_nodes(key)})
+    return frozenset(by_nodes | {key for key in model_node.labels if is_named_after_nodes(key)})
 
 
 def sanitised(node: Node, name: str, options: Options, own: Collection[str] = ()) -> Node:

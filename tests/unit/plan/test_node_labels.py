@@ -13,9 +13,12 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.storage import CSINode, Storage
 from chalicelib.plan.state.node_labels import NodeLabels
 from tests.builders import NOW, OLD, cluster, even, growth, having, near, node, words
+from tests.builders import coming as in_flight
 from tests.unit.plan.hour_of_joins import HOUR, HourOfJoins, Json, node_model, node_object
+from tests.unit.plan.storage_objects import affinity, claim, volume
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+PLACE = "topology.driver.example/place"
 TOPOLVM = "topology.topolvm.io/node"
 HARMLESS = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "node.kubernetes.io/instance-type": "m5.large"}
 EBS_KEYS = ("kubernetes.io/os", "topology.ebs.csi.aws.com/zone", ZONE)
@@ -113,7 +116,7 @@ def test_well_known_label_is_never_of_one_node(key: str) -> None:
 @pytest.mark.parametrize("place", [ZONE, REGION, "failure-domain.beta.kubernetes.io/zone"])
 @pytest.mark.parametrize("count", [1, 3])
 def test_key_with_the_zone_or_region_as_its_value_is_never_of_one_node(place: str, count: int) -> None:
-    key = "topology.driver.example/place"
+    key = PLACE
     nodes = [node(f"n{at}", labels={place: f"place-{at}", key: f"place-{at}"}) for at in range(count)]
     labels = labels_of(*nodes, keys=(key,))
     assert not any(labels.is_own(one, key) for one in nodes)
@@ -129,6 +132,15 @@ def test_zone_of_a_driver_is_never_of_one_node_where_nodes_lack_zones() -> None:
 # -- the whole planner
 
 
+def bound_claim(key: str, value: str) -> list[Json]:
+    """The claim `data`, bound to a volume that nodes with this label reach."""
+    bound = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
+    return [volume("pv", **affinity(key, value)), claim("data", "pv", meta=bound)]
+
+
+MOUNT = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+
+
 def with_own_label(key: str, **more: str) -> Any:
     return lambda name, age: node_object(name, labels={key: name, **more})
 
@@ -137,27 +149,7 @@ def with_own_label(key: str, **more: str) -> Any:
 @pytest.mark.parametrize("listed", [False, True])
 @pytest.mark.parametrize("empties", [False, True])
 def test_pod_with_a_volume_of_a_full_or_lost_node_gets_no_new_node(key: str, listed: bool, empties: bool) -> None:
-    story = HourOfJoins(
-        {
-            "kind": "PersistentVolume",
-            "metadata": {"name": "pv"},
-            "spec": {
-                "capacity": {"storage": "10Gi"},
-                "claimRef": {"namespace": "default", "name": "data"},
-                "nodeAffinity": {
-                    "required": {
-                        "nodeSelectorTerms": [{"matchExpressions": [{"key": key, "operator": "In", "values": ["g-1"]}]}]
-                    }
-                },
-            },
-            "status": {"phase": "Bound"},
-        },
-        {
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": "data", "namespace": "default"},
-            "spec": {"volumeName": "pv", "accessModes": ["ReadWriteOnce"]},
-        },
-    )
+    story = HourOfJoins(*bound_claim(key, "g-1"))
     story.group("g", with_own_label(key), size=1)
     if listed:
         story.around = lambda nodes: [csi_node(item["metadata"]["name"], key) for item in nodes]
@@ -167,7 +159,7 @@ def test_pod_with_a_volume_of_a_full_or_lost_node_gets_no_new_node(key: str, lis
     if empties:
         story.delete_pods(*full)
         story.lose_machine("g", "g-1")
-    story.deploy("db", 1, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
+    story.deploy("db", 1, volumes=MOUNT)
 
     story.play(HOUR)
 
@@ -253,3 +245,35 @@ def test_label_with_the_name_of_a_vendors_template_counts_as_it_is() -> None:
     template = node("pool-a", labels={"pool": "pool-a"})
     build = cluster().group("g", target=0, template=template).pending(1, "1", node_selector={"pool": "pool-a"})
     assert growth(build.plan()) == {"g": (1, 1)}
+
+
+@pytest.mark.parametrize(
+    ("rule", "certain"),
+    [
+        pytest.param({"node_selector": {PLACE: "here"}}, False, id="selector"),
+        pytest.param(
+            {"pod_anti_affinity": (near("topology.driver.example/place", having(app="x")),)}, False, id="rule"
+        ),
+        pytest.param({"node_selector": {"rack": "r7"}}, True, id="another-label"),
+        pytest.param({}, True, id="no-rule"),
+    ],
+)
+@pytest.mark.parametrize("coming", [False, True])
+def test_place_that_needs_an_uncertain_label_is_not_promised(rule: dict[str, Any], certain: bool, coming: bool) -> None:
+    build = cluster().node("n1", labels={PLACE: "here", "rack": "r7"}, group="g").node("n2", "1", group="other")
+    build.group("g", target=2 if coming else None).group("other", max=1).running("n1", 1, "1").running("n2", 1, "1")
+    build.more["storage"] = csi_nodes("n1", "n2", keys=(PLACE,))
+    plan = build.pending(1, "1", owner="x", **rule).plan(in_flight({"g": 2}) if coming else None)
+    assert growth(plan) == ({} if coming else {"g": (1, 1)})
+    assert [promise.promised for promise in plan.promises] == [certain]
+
+
+def test_place_of_a_volume_that_needs_an_uncertain_label_is_not_promised() -> None:
+    story = HourOfJoins(*bound_claim(PLACE, "here"), csi_node("g-1", PLACE))
+    story.group("g", lambda name, age: node_object(name, labels={PLACE: "here"}), size=1)
+    story.deploy("full", 4, on="g-1")
+    story.deploy("db", 1, volumes=MOUNT)
+    story.play(40.0)
+    plan = story.plans[-1]
+    assert growth(plan) == {"g": (1, 1)}
+    assert [promise.promised for promise in plan.promises] == [False]
