@@ -62,8 +62,11 @@ class ChildProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._pipe(self._process.stdin).close()
-        self._process.wait(timeout=60)
-        self._pipe(self._process.stdout).close()
+        try:
+            self._process.wait(timeout=60)
+        finally:
+            self._process.kill()
+            self._pipe(self._process.stdout).close()
 
     def say(self, line: str) -> None:
         """Send a line."""

@@ -14,6 +14,7 @@ import yaml
 
 import chalicelib
 from chalicelib.command.main import COMMANDS, main
+from tests.processes import PATIENCE, started
 from tests.unit.policy.policy_documents import ARCHITECTURE, GOOD
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -207,19 +208,13 @@ def test_validate_imports_no_heavy_module() -> None:
 
 
 def test_closed_output_pipe_is_not_an_error(good: str) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "chalicelib", "validate", "-o", "json", *[good] * 3000],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    said = process.stderr.read()
-    process.stderr.close()
-    assert process.wait(timeout=600) == 141
+    command = [sys.executable, "-m", "chalicelib", "validate", "-o", "json", *[good] * 3000]
+    with started(command, cwd=ROOT) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read()
+        assert process.wait(PATIENCE) == 141
     assert said == ""
 
 

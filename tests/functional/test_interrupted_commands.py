@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 import urllib.request
 from http.cookiejar import CookieJar
@@ -20,10 +19,9 @@ from chalicelib.store import Store
 from infra.demo.fixture import status_page
 from infra.emulators.aws import LocalAws
 from infra.emulators.example_clusters import NOW, example
+from tests.processes import PATIENCE, children, is_running, python, started
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 600.0
-"""Seconds that nothing takes, on a machine however busy."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 POLICY = """\
 apiVersion: outscaler.dev/v1
@@ -53,36 +51,16 @@ run(main)
 """
 
 
-def started(*arguments: str, **environment: str) -> subprocess.Popen[str]:
-    """A Python process in a session of its own, with pipes."""
-    return subprocess.Popen(
-        [sys.executable, *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
 def line_with(process: subprocess.Popen[str], words: str) -> str:
     """The first line of the output with these words; the lines before it are read."""
     assert process.stdout is not None
     return next(line for line in process.stdout if words in line)
 
 
-def children(pid: int) -> set[int]:
-    """The processes that a process has started."""
-    threads = Path(f"/proc/{pid}/task").iterdir()
-    return {int(child) for thread in threads for child in (thread / "children").read_text().split()}
-
-
 @pytest.mark.parametrize("first", SIGNALS)
 @pytest.mark.parametrize("second", SIGNALS)
 def test_further_signals_do_not_stop_the_cleaning_up(first: int, second: int) -> None:
-    with started("-c", WORKING) as process:
+    with started(python("-c", WORKING), cwd=ROOT) as process:
         folder = Path(line_with(process, os.sep).strip())
         process.send_signal(first)
         line_with(process, "cleans up")
@@ -94,16 +72,16 @@ def test_further_signals_do_not_stop_the_cleaning_up(first: int, second: int) ->
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="processes are not listed in /proc")
 @pytest.mark.parametrize(("number", "at"), [(signal.SIGINT, "Starting"), (signal.SIGTERM, "1. A small cluster")])
 def test_interrupted_demonstration_leaves_nothing_behind(number: int, at: str, tmp_path: Path) -> None:
-    with started("-m", "infra.demo", "--place", str(tmp_path / "local")) as process:
+    with started(python("-m", "infra.demo", "--place", str(tmp_path / "local")), cwd=ROOT) as process:
         line_with(process, at)
         functions = children(process.pid)
-        assert bool(functions) is (at != "Starting")
+        assert functions or at == "Starting"  # which is said before the first function is started
         process.send_signal(number)
         out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (130, "interrupted\n")
     assert "Traceback" not in out
     assert {path.name for path in tmp_path.glob("local/*")} <= {"run.log"}
-    assert [pid for pid in functions if Path(f"/proc/{pid}").exists()] == []
+    assert [child for child in functions if is_running(child)] == []
 
 
 def test_page_of_the_demonstration_ends_without_an_exception_in_its_thread(
@@ -134,7 +112,8 @@ def test_ui_judges_as_the_functions_do_and_ends_at_a_signal(number: int, aws: Lo
         Deployment("outscaler/dev/", frozenset({"outscaler/dev/all/exoscale"}), frozenset({"proxy.example"}))
     )
     environment = aws.env | {"OUTSCALER_PROFILE": str(tmp_path / "none.json"), "OUTSCALER_SECRET_PREFIX": "other/"}
-    with started("-m", "chalicelib", "ui", "--no-open", "--table", table, **environment) as process:
+    command = python("-m", "chalicelib", "ui", "--no-open", "--table", table)
+    with started(command, environment, cwd=ROOT) as process:
         page = shown(line_with(process, "http://").strip()).decode()
         assert (re.findall(r'class="tag \w+ \w*">([^<]+)<', page), "Not judged here" in page) == (
             ["no pass yet"],

@@ -40,6 +40,7 @@ from infra.watcher.watcher import (
 )
 from tests.cases import each_row
 from tests.contract.kube_api.cluster import NOW, running
+from tests.processes import PATIENCE, started
 from tests.property.cluster_history import UNTIL_ENDED, client_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,12 +104,10 @@ def test_process_posts_until_it_is_stopped(tmp_path: Path) -> None:
             "OUTSCALER_SECRETS": str(secrets),
         }
         command = [sys.executable, "-m", "infra.watcher"]
-        process = subprocess.Popen(command, env=os.environ | environment, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-        try:
-            assert webhook.complete.wait(600), "nothing was posted"
-        finally:
+        with started(command, environment, cwd=ROOT) as process:
+            assert webhook.complete.wait(PATIENCE), "nothing was posted"
             process.terminate()
-            _, problems = process.communicate(timeout=600)
+            _, problems = process.communicate(timeout=PATIENCE)
         assert (process.returncode, problems) == (0, "")
         there = {each["metadata"]["name"] for each in server.store.list("nodes", None)}
     namespace = Options().namespace

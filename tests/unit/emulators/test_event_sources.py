@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import queue
-import subprocess
 import sys
 import threading
 import time
@@ -21,9 +20,9 @@ from infra.emulators.events import KEPT, QueueSource, Schedule
 from infra.emulators.lambda_events import Json
 from infra.emulators.live.lambda_processes import Result
 from infra.emulators.live.lambda_worker import Counts, VirtualDelays
+from tests.processes import PATIENCE, started
 
 SPEED = 200.0  # a virtual minute is 0.3 s
-PATIENCE = 600.0
 
 
 class EventSourcesFixture:
@@ -141,10 +140,7 @@ def test_event_source_clock_continues_in_another_process(tmp_path: Path) -> None
     read = "import sys, pathlib; from infra.emulators.controllers.clock import Clock"
     program = f"{read}; clock = Clock.shared(pathlib.Path(sys.argv[1])); input(); print(clock.now(), clock.speed)"
     command = [sys.executable, "-c", program, str(path)]
-    with (
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child,
-        clock.working(),
-    ):
+    with started(command) as child, clock.working():
         before = clock()
         answer, _ = child.communicate("\n", timeout=PATIENCE)
         after = clock()
