@@ -98,7 +98,7 @@ def _fingerprint() -> str:
     digest = hashlib.sha256(f"{sys.version_info[:2]} {chalice.__version__}".encode())
     sources = [ROOT / "app.py", ROOT / "requirements.txt", *(ROOT / ".chalice").glob("*.json")]
     sources += [*(ROOT / "chalicelib").rglob("*.py"), *(ROOT / "infra" / "aws").rglob("*.*")]
-    for source in sorted(sources):
+    for source in sorted(source for source in sources if "__pycache__" not in source.parts):
         digest.update(str(source.relative_to(ROOT)).encode() + b"\0" + source.read_bytes() + b"\0")
     return digest.hexdigest()[:20]
 

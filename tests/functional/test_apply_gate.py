@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import boto3
@@ -20,8 +22,10 @@ from tests.functional.role_cases import CASES, stage
 from tests.functional.saved_cluster import pod
 from tests.functional.test_doctor_autoscalers import lease
 from tests.functional.test_doctor_karpenter import node_pool
+from tests.processes import PATIENCE
 
 Said = pytest.CaptureFixture[str]
+Hold = Callable[[], None]
 TABLE = "outscaler-gate"
 
 
@@ -65,13 +69,31 @@ def policy(folder: Path, mode: str) -> str:
     return str(path)
 
 
-def hold_lease(server: ApiServer) -> None:
-    """Renews the lease of a Cluster Autoscaler by the clock of this computer, as commands do."""
-    import time
+@pytest.fixture
+def hold_lease(cluster: tuple[ApiServer, Path]) -> Iterator[Hold]:
+    """Renews the lease of a Cluster Autoscaler until the end of the test, by the clock of this computer, as commands
+    judge it."""
+    ended = threading.Event()
 
-    held = lease()
-    held["spec"]["renewTime"] = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime(time.time() - 5))
-    server.store.load("leases", [held], "coordination.k8s.io")
+    def renew() -> None:
+        held = lease()
+        held["spec"]["renewTime"] = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
+        cluster[0].store.load("leases", [held], "coordination.k8s.io")
+
+    def hold() -> None:
+        while not ended.wait(1.0):
+            renew()
+
+    thread = threading.Thread(target=hold, daemon=True)
+
+    def begin() -> None:
+        renew()
+        thread.start()
+
+    yield begin
+    ended.set()
+    if thread.ident is not None:
+        thread.join(PATIENCE)
 
 
 def test_active_is_stored_if_the_doctor_finds_no_error(
@@ -83,9 +105,9 @@ def test_active_is_stored_if_the_doctor_finds_no_error(
 
 
 def test_active_is_refused_while_another_autoscaler_holds_its_lease(
-    store: Store, cluster: tuple[ApiServer, Path], tmp_path: Path, capsys: Said
+    store: Store, cluster: tuple[ApiServer, Path], hold_lease: Hold, tmp_path: Path, capsys: Said
 ) -> None:
-    hold_lease(cluster[0])
+    hold_lease()
     file, kubeconfig = policy(tmp_path, "active"), ("--kubeconfig", str(cluster[1]), "--vpc")
     assert main(["apply", file, *kubeconfig]) == 2
     [line] = [each for each in capsys.readouterr().err.splitlines() if each.startswith("mode active")]
@@ -130,18 +152,18 @@ def test_a_refusal_has_the_whole_remedy_of_each_finding(store: Store, tmp_path: 
 
 
 def test_shadow_is_stored_beside_another_autoscaler(
-    store: Store, cluster: tuple[ApiServer, Path], tmp_path: Path
+    store: Store, cluster: tuple[ApiServer, Path], hold_lease: Hold, tmp_path: Path
 ) -> None:
-    hold_lease(cluster[0])
+    hold_lease()
     assert main(["apply", policy(tmp_path, "shadow"), "--kubeconfig", str(cluster[1])]) == 0
 
 
 def test_a_policy_that_is_active_already_is_not_checked_again(
-    store: Store, cluster: tuple[ApiServer, Path], tmp_path: Path
+    store: Store, cluster: tuple[ApiServer, Path], hold_lease: Hold, tmp_path: Path
 ) -> None:
     file = policy(tmp_path, "active")
     assert main(["apply", file, "--kubeconfig", str(cluster[1]), "--vpc"]) == 0
-    hold_lease(cluster[0])
+    hold_lease()
     changed = Path(file).read_text() + "  scanInterval: 2m\n"
     Path(file).write_text(changed)
     assert main(["apply", file, "--kubeconfig", str(cluster[1]), "--vpc"]) == 0
@@ -153,9 +175,9 @@ def test_a_cluster_that_cannot_be_reached_is_a_warning(store: Store, tmp_path: P
 
 
 def test_without_a_kubeconfig_the_deployment_s_secret_is_used(
-    store: Store, cluster: tuple[ApiServer, Path], tmp_path: Path, capsys: Said
+    store: Store, cluster: tuple[ApiServer, Path], hold_lease: Hold, tmp_path: Path, capsys: Said
 ) -> None:
-    hold_lease(cluster[0])
+    hold_lease()
     client = boto3.client("secretsmanager")
     client.create_secret(Name="outscaler/prod/kubeconfig", SecretString=cluster[1].read_text())
     assert main(["apply", policy(tmp_path, "active"), "--vpc"]) == 2

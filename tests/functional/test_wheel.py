@@ -108,7 +108,7 @@ def test_wheel_has_the_files_that_are_not_code_with_the_content_of_the_tree(whee
     wanted |= {
         file.relative_to(ROOT).as_posix(): file
         for file in (ROOT / "chalicelib").rglob("*")
-        if file.is_file() and file.suffix not in {".py", ".pyc"}
+        if "__pycache__" not in file.parts and file.is_file() and file.suffix != ".py"
     }
     with zipfile.ZipFile(wheel) as opened:
         names = [name for name in opened.namelist() if not name.startswith(_ABOUT)]

@@ -313,8 +313,7 @@ class Process:
         """Return the process's peak memory; 0 if it is not running or the system does not report it."""
         if self._process is None:
             return 0.0
-        status = Path(f"/proc/{self._process.pid}/status")
-        found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text()) if status.exists() else None
+        found = re.search(r"VmHWM:\s+(\d+) kB", _reported(self._process.pid, "status"))
         return int(found[1]) / 1024 if found else 0.0
 
     def stop(self) -> None:
@@ -345,10 +344,17 @@ class Process:
             return file.read().decode(errors="replace")
 
 
+def _reported(pid: int, name: str) -> str:
+    """Return what the system reports of a process, which may end at any moment; "" if it reports nothing."""
+    try:
+        return Path(f"/proc/{pid}/{name}").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 def _cpu_seconds(pid: int) -> float:
     """Return the CPU time that a process has used; 0 if the system does not report it."""
-    stat = Path(f"/proc/{pid}/stat")
-    if not stat.exists():
+    fields = _reported(pid, "stat").rpartition(")")[2].split()  # the name before it may contain blanks
+    if not fields:
         return 0.0
-    fields = stat.read_text().rpartition(")")[2].split()  # the name before it may contain blanks
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
