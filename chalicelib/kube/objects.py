@@ -290,6 +290,11 @@ def pods_on_node(kube: KubeClient, node: str) -> bytes:
 # --- ConfigMaps
 
 
+# At the first server-side apply, by whoever it is, the API server makes this one the owner of all that was there and had
+# no owner. Whoever writes a field after that owns it by name.
+_UNKNOWN_MANAGER = "before-first-apply"
+
+
 class _OwnedFields(msgspec.Struct, frozen=True):
     data: dict[str, object] | None = msgspec.field(default=None, name="f:data")
 
@@ -327,11 +332,12 @@ class ConfigMap(msgspec.Struct, frozen=True):
 
     def writers(self, key: str) -> frozenset[str]:
         """Return the field managers that have set one key's text. Others may own labels, or the object without its
-        data, as tools do that apply its manifest."""
+        data, as tools do that apply its manifest. What the API server notes for an unknown writer is none."""
         entries = self.metadata.managed_fields or ()
-        return frozenset(
+        managers = {
             entry.manager for entry in entries if entry.fields_v1 and f"f:{key}" in (entry.fields_v1.data or {})
-        )
+        }
+        return frozenset(managers - {_UNKNOWN_MANAGER})
 
 
 def get_config_map(kube: KubeClient, namespace: str, name: str) -> ConfigMap:

@@ -132,6 +132,9 @@ def test_workloads_that_may_not_be_read_are_unknown_and_found_as_a_person() -> N
         (status("outscaler", others=[{"manager": "flux"}]), []),
         (status("cluster-autoscaler", others=[FLUX]), ["DR07 error"]),
         (status(others=[FLUX]), []),
+        (status("before-first-apply", others=[FLUX]), []),
+        (status("before-first-apply", "outscaler", others=[FLUX]), []),
+        (status("before-first-apply", "cluster-autoscaler", others=[FLUX]), ["DR07 error"]),
     ],
 )
 def test_DOC_9_the_status_says_who_writes_it(written: dict[str, Any], expected: list[str]) -> None:
