@@ -118,3 +118,5 @@ class NodeGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     scale_down_held: str = ""  # why the provider currently forbids removals (a rollout), empty if it does not
     discovered: bool = False
     name: str = ""  # what a person calls it, for display only; empty: its id
+    # Where a new node may be, if that may be in one of several zones; "" for a zone that its provider cannot name.
+    zones: tuple[str, ...] = ()

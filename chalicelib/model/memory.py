@@ -146,6 +146,22 @@ class SickCondition(msgspec.Struct, frozen=True, omit_defaults=True):
     ended: float = 0.0
 
 
+class PurchaseAttempts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Purchases of which it is not known what comes, because new nodes of the group may be in one of several zones.
+
+    zones: zone -> when a node of the group was last seen in it. open: zone -> nodes bought for it that have not come
+    yet; since: when the first of them was planned. missed: (instant, zone) of nodes that came elsewhere, until one
+    comes; hits: zone -> nodes that came there one after the other. strays: the nodes that came instead.
+    """
+
+    zones: dict[str, float] = {}
+    open: dict[str, int] = {}
+    since: float = 0.0
+    missed: tuple[tuple[float, str], ...] = ()
+    hits: dict[str, int] = {}
+    strays: tuple[str, ...] = ()
+
+
 class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"failed_instances": "erred"}):
     """Memory per node group."""
 
@@ -168,6 +184,7 @@ class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"fail
     risk: InterruptionRisk | None = None  # of a spot group
     joins: JoinStatistics | None = None
     fallback_since: float = 0.0  # its nodes since then were bought because spot groups were not to be had
+    attempts: PurchaseAttempts | None = None  # of a group in several zones
 
 
 class NodeMemory(msgspec.Struct, frozen=True, omit_defaults=True):

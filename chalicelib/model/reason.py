@@ -98,6 +98,8 @@ class ReasonCode(StrEnum):
     PODS_OFF = "UnschedulablePodsDisabled"
     CLUSTER_UNHEALTHY = "ClusterUnhealthy"  # unready, registered, option
 
+    ZONE_NOT_CERTAIN = "ZoneNotCertain"  # group, zone, detail, until
+
     # --- why a node is not removed
     SCALE_DOWN_DISABLED = "ScaleDownDisabled"
     SCALE_DOWN_DISABLED_ANNOTATION = "ScaleDownDisabledAnnotation"

@@ -31,6 +31,7 @@ from chalicelib.plan.scale_up.planner import ScaleUpPlan
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.due_nodes import RESTARTED_FOR
 from chalicelib.plan.state.node_templates import learn
+from chalicelib.plan.state.purchase_attempts import with_purchases
 from chalicelib.plan.state.spot_market import is_fallback, next_fallback, next_risk
 
 _FAILED = 10_800.0  # seconds after which a node's failed removals are forgotten
@@ -69,7 +70,9 @@ def next_memory(
         memory,
         groups=unread_groups
         | {
-            group.id: _with_spot(_group(group, drains[group.id], now), group, state, scale_up)
+            group.id: _with_attempts(
+                _with_spot(_group(group, drains[group.id], now), group, state, scale_up), group, scale_up, now
+            )
             for group in state.groups.values()
         },
         nodes=dict(sorted(nodes.items())),
@@ -99,6 +102,12 @@ def _with_spot(memory: GroupMemory, group: NodeGroupState, state: ClusterState, 
     risk, since = next_risk(group, state), next_fallback(group, bought, scale_up.fallback, state.now)
     memory = memory if since == memory.fallback_since else msgspec.structs.replace(memory, fallback_since=since)
     return memory if risk is memory.risk else msgspec.structs.replace(memory, risk=risk)
+
+
+def _with_attempts(memory: GroupMemory, group: NodeGroupState, scale_up: ScaleUpPlan, now: float) -> GroupMemory:
+    """Return a group's next memory with what this pass buys for one of its zones."""
+    bought = scale_up.for_zones.get(group.id)
+    return msgspec.structs.replace(memory, attempts=with_purchases(memory.attempts, bought, now)) if bought else memory
 
 
 def _fallback_nodes(state: ClusterState) -> list[str]:

@@ -253,6 +253,12 @@ def tally(at: int, pod_class: PodClass, table: NodeTable, rows: Bools) -> tuple[
     return counts, passing
 
 
+def room_reasons(at: int, pod_class: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
+    """Return why a row has no room for one more pod of a class, () if it has: without the predicates of the node."""
+    table_only = TABLE[len(STATIC) :]
+    return next((failing for _, _, why in table_only if (failing := why(at, pod_class, table, row))), ())
+
+
 def reasons(at: int, pod_class: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
     """Return why a row does not take one more pod of a class: the first failing predicate's reasons, () if it fits."""
     return next((failing for _, _, why in TABLE if (failing := why(at, pod_class, table, row))), ())

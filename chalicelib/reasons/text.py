@@ -142,6 +142,11 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
         _fixed("node(s) didn't find available persistent volumes to bind"),
         lambda r: _p(r, "claim"),
     ),
+    ReasonCode.ZONE_NOT_CERTAIN: (
+        lambda r: f"a new node of group {_p(r, 'group')} may come in another zone",
+        lambda r: f"zone {_p(r, 'zone')}: {_p(r, 'detail')}"
+        + (f", next attempt after {format_time(_n(r, 'until'))}" if "until" in r.params else ""),
+    ),
     ReasonCode.STORAGE_CAPACITY: (_fixed("node(s) did not have enough free storage"), lambda r: _p(r, "claim")),
     ReasonCode.NOT_SIMULATED: (lambda r: f"NotSimulated({_p(r, 'what')})", None),
     ReasonCode.GROUP_UNHEALTHY: (_fixed(_NOT_READY), lambda r: _p(r, "detail")),

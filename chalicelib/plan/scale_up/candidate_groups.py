@@ -6,7 +6,7 @@ and does not affect other groups.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -17,6 +17,7 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan import predicates
 from chalicelib.plan.scale_up.estimator import NodeShape, shape_of
 from chalicelib.plan.scale_up.limits import ResourceLimiter
+from chalicelib.plan.scale_up.zone_variants import ZoneVariant
 from chalicelib.plan.simulation.pod_topology import NewNodeTopology
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
@@ -26,17 +27,30 @@ _UNPROMISED = "a label that new nodes of the group may not have"
 
 
 class Candidates:
-    """groups: those that may scale up, sorted by id; skipped: the other groups with the reason. shapes: the empty new
-    node of each; table: these as rows. barred: row -> the rows that take its pods instead, where one of them fits."""
+    """groups: those that may scale up, sorted by id, then the variants of those in several zones; skipped: the other
+    groups with the reason. shapes: the empty new node of each; table: these as rows. barred: row -> the rows that take
+    its pods instead, where one of them fits. variants: by id."""
 
-    def __init__(self, state: ClusterState, simulated: SimulatedCluster, limiter: ResourceLimiter) -> None:
+    def __init__(
+        self,
+        state: ClusterState,
+        simulated: SimulatedCluster,
+        limiter: ResourceLimiter,
+        variants: Mapping[str, ZoneVariant] | None = None,
+    ) -> None:
         self._simulated = simulated
+        self.variants = dict(variants or {})
         self.skipped = {
             group.id: reason
             for group in state.groups.values()
             if (reason := _skip(group, limiter, state.lacking)) is not None
         }
         self.groups = [group for _, group in sorted(state.groups.items()) if group.id not in self.skipped]
+        self.groups += [
+            variant.state
+            for variant in self.variants.values()
+            if variant.group not in self.skipped and variant.state.group.max > 0
+        ]
         self._arrange(self.groups)
 
     @classmethod
@@ -44,6 +58,7 @@ class Candidates:
         """Return groups with a template as if they could scale up, to ask what they would take."""
         candidates = cls.__new__(cls)
         candidates._simulated, candidates.skipped, candidates.groups = simulated, {}, list(groups)
+        candidates.variants = {}
         candidates._arrange(candidates.groups)
         return candidates
 
@@ -84,13 +99,14 @@ class Candidates:
             if simulated.nowhere(cls):
                 fits = np.zeros(len(self.groups), dtype=np.bool_)
             else:
-                fits = predicates.static_mask(cls, pod, self.table) & self.table.fitting(cls)
+                fits = simulated.zones.suits(cls, self.table) & self.table.fitting(cls)
                 for row in np.flatnonzero(fits) if pod.ports else ():
                     fits[row] = self.table.port_clash(int(row), pod.ports) is None
                 for row, labels in self._unpromised.items():
                     fits[row] &= not depends(pod, labels, self.table.nodes[row])
-                if simulated.volumes.concerns(cls):
-                    fits = fits & simulated.volumes.mask(cls, self.table)
+                for row in np.flatnonzero(fits) if self.variants else ():
+                    variant = self.variants.get(self.groups[row].id)
+                    fits[row] = variant is None or not simulated.zones.fits_anywhere(cls, variant.group)
             self._fits[cls] = fits
         return fits
 
@@ -103,6 +119,8 @@ class Candidates:
         """Return why an empty new node of the row-th group takes no pod of a class at present, () if it does."""
         simulated, pod = self._simulated, self._simulated.classes[cls]
         template = self.shapes[self.groups[row].id].template
+        if template.in_zones:
+            return simulated.nowhere(cls) or self._against_zones(cls, row)
         reasons = simulated.nowhere(cls) or predicates.reasons(cls, pod, self.table, row)
         if not reasons and depends(pod, self._unpromised.get(row, ()), self.table.nodes[row]):
             reasons = (Reason.of(ReasonCode.NODE_AFFINITY, term=_UNPROMISED),)
@@ -119,6 +137,20 @@ class Candidates:
             return reasons
         topology = NewNodeTopology(simulated.rows, self.table.nodes[row].labels, (), template.daemons)
         return topology.reasons(needs)
+
+
+    def _against_zones(self, cls: int, row: int) -> tuple[Reason, ...]:
+        """Return why an empty new node of a group in several zones takes no pod of a class, whichever zone it comes in;
+        for a pod whose place depends on the zone, why none is bought for it."""
+        simulated, group = self._simulated, self.groups[row].id
+        zones = simulated.zones.fitting_zones(cls, group)
+        if not zones:
+            return simulated.zones.reasons(cls, group)
+        reasons = predicates.room_reasons(cls, simulated.classes[cls], self.table, row)
+        if reasons or simulated.zones.fits_anywhere(cls, group):
+            return reasons
+        rooms = [variant.room for variant in self.variants.values() if variant.group == group and variant.zone in zones]
+        return tuple(room.why for room in rooms[:1])
 
 
 def depends(pod: PodClass, labels: Collection[str], node: Node) -> bool:

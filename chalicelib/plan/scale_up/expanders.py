@@ -74,7 +74,7 @@ class ExpanderContext(msgspec.Struct, frozen=True):
     group_aliases: further names of a group (group id -> names). group_ranks: preference among equal groups, higher
     is preferred (group id -> rank, 0 if missing). group_pools: the pool that a group shares with others (group id ->
     pool id). absent: groups that would have to be created first. late: groups whose nodes come too late for pods of a
-    node that its vendor takes back."""
+    node that its vendor takes back. variant_of: variant of a group in several zones -> the group."""
 
     seed: int = 0
     cluster_nodes: int = 0
@@ -89,9 +89,15 @@ class ExpanderContext(msgspec.Struct, frozen=True):
     group_pools: dict[str, str] = {}
     absent: frozenset[str] = frozenset()
     late: frozenset[str] = frozenset()
+    variant_of: dict[str, str] = {}
+
+    def group(self, option: Option) -> str:
+        """Return the group of an option, also of one of a variant."""
+        return self.variant_of.get(option.group, option.group)
 
     def price_of(self, group: str, template_node: Node) -> float | None:
         """Return the hourly price by which a new node of a group is weighed, None if it is unknown."""
+        group = self.variant_of.get(group, group)
         expected = self.expected_prices.get(group)
         if expected is not None:
             return expected
@@ -177,7 +183,7 @@ def keep_best_price(options: Sequence[Option], context: ExpanderContext) -> Filt
     """price: return the options with the smallest score. An option without a price is dropped with a NO_PRICE note; the
     result may be empty."""
     prices = context.prices
-    own = [context.group_prices.get(option.group, 0.0) for option in options]
+    own = [context.group_prices.get(context.group(option), 0.0) for option in options]
     rates = pod_rates(prices, [option.template for option in options], own)
     scores = [
         None
@@ -188,8 +194,8 @@ def keep_best_price(options: Sequence[Option], context: ExpanderContext) -> Filt
     notes = tuple(
         Reason.of(
             ReasonCode.NO_PRICE,
-            group=option.group,
-            detail=context.price_errors.get(option.group) or unpriced(option.template, prices),
+            group=context.group(option),
+            detail=context.price_errors.get(context.group(option)) or unpriced(option.template, prices),
         )
         for option, score in zip(options, scores, strict=True)
         if score is None
@@ -212,7 +218,7 @@ def price_score(option: Option, price: float, rates: Rates, context: ExpanderCon
         ratio = nodes / pods
     else:  # reached only with a price list of zeros: a node that still has a cost is worse
         ratio = inf if nodes > 0 else 1.0
-    return _unfitness(option, context) * ratio * (_ABSENT_FACTOR if option.group in context.absent else 1.0)
+    return _unfitness(option, context) * ratio * (_ABSENT_FACTOR if context.group(option) in context.absent else 1.0)
 
 
 def _unfitness(option: Option, context: ExpanderContext) -> float:
@@ -235,23 +241,23 @@ def keep_highest_priority(options: Sequence[Option], context: ExpanderContext) -
     config = context.priorities
     if config is None:
         ranks = [
-            (context.group_priorities.get(option.group, 0), context.group_ranks.get(option.group, 0))
+            (context.group_priorities.get(context.group(option), 0), context.group_ranks.get(context.group(option), 0))
             for option in options
         ]
         highest_rank = max(ranks)
         return [option for option, rank in zip(options, ranks, strict=True) if rank == highest_rank], ()
     # Sorted, so that all calls of a pass are equal. Users write the name that they see, which need not be the id.
-    groups = sorted({*context.group_priorities, *(option.group for option in options)})
+    groups = sorted({*context.group_priorities, *map(context.group, options)})
     names = tuple((group, (group, *context.group_aliases.get(group, ()))) for group in groups)
     priority_of = None if config.problem else _priority_of_groups(config.rules, names)
     if priority_of is None:
         return list(options), (Reason.of(ReasonCode.PRIORITY_CONFIG_INVALID, detail=config.problem or _SLOW_PATTERNS),)
-    priorities = [priority_of.get(option.group) for option in options]
+    priorities = [priority_of.get(context.group(option)) for option in options]
     highest = max((priority for priority in priorities if priority is not None), default=_LOWEST - 1)
     if highest < _LOWEST:
         return list(options), (Reason.of(ReasonCode.PRIORITY_NO_MATCH),)
     notes = tuple(
-        Reason.of(ReasonCode.PRIORITY_NOT_MATCHED, group=option.group)
+        Reason.of(ReasonCode.PRIORITY_NOT_MATCHED, group=context.group(option))
         for option, priority in zip(options, priorities, strict=True)
         if priority is None
     )
@@ -323,7 +329,7 @@ def choose_option(
         return None, tuple(notes)
     most = max(option.preference for option in best)
     equal = [option for option in best if option.preference == most]
-    equal = [option for option in equal if option.group not in context.late] or equal
+    equal = [option for option in equal if context.group(option) not in context.late] or equal
     return (random_option(equal, context.seed) if RANDOM in chain else equal[0]), tuple(notes)
 
 
@@ -341,12 +347,12 @@ def _without_needless_flavours(options: Sequence[Option], context: ExpanderConte
         return list(options)
     by_pool: dict[str, list[Option]] = {}
     for option in options:
-        by_pool.setdefault(pools.get(option.group, ""), []).append(option)
+        by_pool.setdefault(pools.get(context.group(option), ""), []).append(option)
 
     def needless(option: Option) -> bool:
-        pool = pools.get(option.group, "")
+        pool = pools.get(context.group(option), "")
         return bool(pool) and any(
-            ranks.get(other.group, 0) > ranks.get(option.group, 0) and option.pods.keys() <= other.pods.keys()
+            ranks.get(context.group(other), 0) > ranks.get(context.group(option), 0) and option.pods.keys() <= other.pods.keys()
             for other in by_pool[pool]
         )
 

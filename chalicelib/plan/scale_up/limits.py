@@ -51,7 +51,10 @@ def may_grow(group: NodeGroupState) -> bool:
 
 class ResourceLimiter:
     """The remaining room of the limits that groups share: the cluster's and their pools'. spot: the shares of spot
-    groups, None without spec.spot."""
+    groups, None without spec.spot. own: groups by the names of their variants (scale_up/zone_variants.py), which have
+    their maximum together."""
+
+    own: Mapping[str, NodeGroupState] = {}
 
     def __init__(self, state: ClusterState) -> None:
         options = state.options
@@ -65,6 +68,7 @@ class ResourceLimiter:
         self.spot = SpotShares(state) if state.policy.spot is not None else None
         counted = [node for node in state.snapshot.nodes if node.labels.get("type") != "virtual-kubelet"]
         self._nodes = len(counted)
+        self._given: dict[str, int] = {}  # group -> nodes of it and of its variants
         for node in counted:
             self._spend(self._amounts(node), 1)
         for node in counted if options.gpu_total else ():
@@ -81,6 +85,7 @@ class ResourceLimiter:
         other = copy(self)
         other._used = dict(self._used)
         other._pools = dict(self._pools)
+        other._given = dict(self._given)
         other.spot = self.spot.copy() if self.spot is not None else None
         return other
 
@@ -90,6 +95,8 @@ class ResourceLimiter:
         self._spend(self._amounts(node), count)
         if group is not None and group.pool is not None and group.pool.id in self._pools:
             self._pools[group.pool.id] -= count
+        if group is not None:
+            self._given[group.id] = self._given.get(group.id, 0) + count
         if group is not None and self.spot is not None:
             self.spot.add(group.id, count)
 
@@ -125,9 +132,12 @@ class ResourceLimiter:
         room_elsewhere: the free capacity of the groups it is balanced with. A zero-or-max group gets all nodes or
         none."""
         assert group.template is not None
-        most, own = group.group.max, max(0, group.group.max - group.target - grown)
+        whole = self.own.get(group.id, group)
+        most, own = whole.group.max, max(0, group.group.max - group.target - grown)
+        if group.zones or whole is not group:
+            own = min(own, max(0, most - whole.target - self._given.get(whole.id, 0)))
         full = Reason.of(ReasonCode.GROUP_MAX_SIZE, max=most)
-        share = self.spot.allowance(group.id) if self.spot is not None else None
+        share = self.spot.allowance(whole.id) if self.spot is not None else None
         if group.group.options.zero_or_max:
             stop = self.atomic_stop(group, grown)
             stop = share[1] if stop is None and share is not None and share[0] < own else stop

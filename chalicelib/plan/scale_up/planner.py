@@ -31,7 +31,8 @@ from chalicelib.plan.state.time_budget import TimeBudget
 
 class ScaleUpPlan(msgspec.Struct, frozen=True):
     """The plan of the growth. fits: pods with a place on existing or upcoming nodes. fallback: groups that are bought
-    on demand for pods that a spot group would take which is backed off or avoided now."""
+    on demand for pods that a spot group would take which is backed off or avoided now. for_zones: group in several
+    zones -> zone -> new nodes that were bought for it."""
 
     scale_ups: tuple[ScaleUp, ...]
     fits: tuple[str, ...]
@@ -42,6 +43,7 @@ class ScaleUpPlan(msgspec.Struct, frozen=True):
     rule_results: RuleResults = RuleResults()
     headroom: HeadroomResult = HeadroomResult()
     fallback: frozenset[str] = frozenset()
+    for_zones: dict[str, dict[str, int]] = {}
 
 
 def plan_scale_up(
@@ -104,7 +106,7 @@ class _Report:
         promises = []
         bought: dict[str, set[int]] = {}  # group -> classes of the pods on its new nodes
         nodes, placement = self.simulated.table.nodes, self.placement
-        unsure_labels = self.state.node_labels.uncertain_keys
+        unsure_labels, unsure_rows = self.state.node_labels.uncertain_keys, self._unsure_rows()
         for row, cls, placed in placement.places:
             keys, contest = tuple(pod.key for pod in placed), self.contest_of.get(cls)
             node, group, number = nodes[row].name, "", 0
@@ -116,7 +118,8 @@ class _Report:
                 fits += keys
             # Of a node that exists, the labels are known.
             unsure = row >= self.simulated.real and relies(cls, unsure_labels, nodes[row], self.simulated)
-            promises.append(PodPlacement(keys, node, group, number, contest is None and not unsure, contest))
+            promised = contest is None and not unsure and row not in unsure_rows
+            promises.append(PodPlacement(keys, node, group, number, promised, contest))
         return ScaleUpPlan(
             scale_ups=self._scale_ups(pods),
             fits=tuple(fits),
@@ -127,7 +130,17 @@ class _Report:
             rule_results=self.rule_results,
             headroom=self.headroom,
             fallback=self._fallback(bought),
+            for_zones=self.search.bought_for_zones(),
         )
+
+    def _unsure_rows(self) -> set[int]:
+        """Return the nodes that may come in another zone than the plan needs."""
+        variants, group_of = self.candidates.variants, self.search.group_of
+        return {
+            row
+            for row, node in enumerate(self.simulated.table.nodes)
+            if node.name in self.simulated.unsure_nodes or group_of.get(node.name) in variants
+        }
 
     def _fallback(self, bought: Mapping[str, Collection[int]]) -> frozenset[str]:
         """Return which groups are bought as a fallback. A pod counts if an empty node of a spot group would take it,
@@ -149,7 +162,10 @@ class _Report:
         )
 
     def _scale_ups(self, pods: dict[str, list[str]]) -> tuple[ScaleUp, ...]:
-        groups = self.state.groups
+        groups, grown = self.state.groups, dict[str, int]()
+        for name, nodes in self.search.grown.items():
+            own = self.search.own(name)
+            grown[own] = grown.get(own, 0) + nodes
         return tuple(
             ScaleUp(
                 group=name,
@@ -161,7 +177,7 @@ class _Report:
                 rules=self.rule_results.by_group.get(name, ()),
                 headroom=self.headroom.by_group.get(name, ()),
             )
-            for name, nodes in sorted(self.search.grown.items())
+            for name, nodes in sorted(grown.items())
             if nodes > 0
         )
 
@@ -172,6 +188,8 @@ class _Report:
         late = self.simulated.late()
         stop = Reason.of(ReasonCode.TIME_BUDGET, seconds=self.state.options.max_binpacking_time)
         for row, group in enumerate(self.candidates.groups):
+            if group.id in self.candidates.variants:
+                continue
             if late:
                 why[group.id] = nowhere or (stop,)
             else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import numpy as np
 
 from chalicelib.model.node import Node
@@ -18,6 +19,7 @@ from chalicelib.plan.scale_up.candidate_groups import Candidates
 from chalicelib.plan.scale_up.estimator import Estimate, PodRequest, estimate, remaining
 from chalicelib.plan.scale_up.expanders import LEAST_COST, ExpanderContext, Option, choose_option
 from chalicelib.plan.scale_up.limits import Allowance, ResourceLimiter
+from chalicelib.plan.scale_up.zone_variants import ZoneVariant, zone_variants
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, renamed
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.node_labels import own_keys
@@ -31,15 +33,21 @@ class ScaleUpSearch:
 
     grown: group -> new nodes so far. first: each group's first option. stops: what kept a group from growing further.
     notes: messages of the expanders. group_of: name of a planned node -> its group. passed_over: spot groups that were
-    not asked because others take the pods, with the reason.
+    not asked because others take the pods, with the reason. groups: those of the state, and the variants of those in
+    several zones; `own` names the group of each.
     """
 
     def __init__(
         self, state: ClusterState, simulated: SimulatedCluster, context: ExpanderContext, budget: TimeBudget
     ) -> None:
-        self.state, self.simulated, self.context, self.budget = state, simulated, context, budget
+        variants = zone_variants(state)
+        variant_of = {name: variant.group for name, variant in variants.items()}
+        self.state, self.simulated, self.budget = state, simulated, budget
+        self.context = msgspec.structs.replace(context, variant_of=variant_of) if variants else context
+        self.groups = {**state.groups, **{name: variant.state for name, variant in variants.items()}}
         self.limiter = ResourceLimiter(state)
-        self.candidates = Candidates(state, simulated, self.limiter)
+        self.limiter.own = {name: state.groups[variant.group] for name, variant in variants.items()}
+        self.candidates = Candidates(state, simulated, self.limiter, variants)
         self.grown: dict[str, int] = {}
         self.group_of: dict[str, str] = {}
         self.first: dict[str, Option] = {}
@@ -51,11 +59,23 @@ class ScaleUpSearch:
         self._row = {group.id: row for row, group in enumerate(self.candidates.groups)}
         self._groups_of_pool: dict[str, list[NodeGroupState]] = {}  # those that may scale up
         for group in self.candidates.groups:
-            if group.group.pool is not None:
+            if group.group.pool is not None and group.id not in variants:
                 self._groups_of_pool.setdefault(group.group.pool.id, []).append(group)
         self._groups_without_effect: set[str] = set()
         self._groups_at_a_limit: set[str] = set()  # a limit has cut their last option
         self._estimates: dict[tuple[object, ...], Estimate] = {}
+
+    def own(self, group: str) -> str:
+        """Return the id of a group, also for its variants."""
+        return self.context.variant_of.get(group, group)
+
+    def bought_for_zones(self) -> dict[str, dict[str, int]]:
+        """Return group -> zone -> new nodes that were bought for it, of groups in several zones."""
+        bought: dict[str, dict[str, int]] = {}
+        for name, variant in self.candidates.variants.items():
+            if nodes := self.grown.get(name, 0):
+                bought.setdefault(variant.group, {})[variant.zone] = nodes
+        return bought
 
     def search(self, requests: Sequence[PodRequest], *, least_cost: bool = True) -> list[PodRequest]:
         """Take the best option until there is none; returns the unplaced pods. least_cost: let it buy first, if the
@@ -106,8 +126,8 @@ class ScaleUpSearch:
         rest: list[PodRequest] | None = unplaced
         while rest and (lacking := shares.lacking_base()) and not self._out_of_time():
             unplaced = rest
-            pools = [shares.pool_of[group.id] for group in self.candidates.groups]
-            spot = [group.id in shares.spot for group in self.candidates.groups]
+            pools = [shares.pool_of[self.own(group.id)] for group in self.candidates.groups]
+            spot = [self.own(group.id) in shares.spot for group in self.candidates.groups]
             self._bar(
                 {
                     group.id: shares.base_reason()
@@ -137,10 +157,10 @@ class ScaleUpSearch:
             for row, group in enumerate(groups)
             if group.id in reasons
         }
-        self.passed_over |= reasons
+        self.passed_over |= {group: reason for group, reason in reasons.items() if group in self.state.groups}
 
     def _avoided(self, group: NodeGroupState) -> Reason | None:
-        until = avoided_until(group, self.state)
+        until = avoided_until(self.state.groups[self.own(group.id)], self.state)
         return Reason.of(ReasonCode.SPOT_AVOIDED, until=until) if until else None
 
     def _out_of_time(self) -> bool:
@@ -214,13 +234,32 @@ class ScaleUpSearch:
                 self.stops[group.id] = Reason.of(ReasonCode.TIME_BUDGET, seconds=limit)
                 continue
             fitting = [request for request in requests if self.candidates.fits(request.cls)[row]]
-            option = self._option(group, fitting) if fitting else None
+            variant = self.candidates.variants.get(group.id)
+            if variant is not None:
+                option = self._option_in_zone(variant, fitting)
+            else:
+                option = self._option(group, fitting) if fitting else None
             if option is not None:
                 options.append(option)
         return options
 
-    def _option(self, group: NodeGroupState, requests: Sequence[PodRequest]) -> Option | None:
-        """Return what a group could do for these pods, which fit its empty nodes; None if it can do nothing."""
+    def _option_in_zone(self, variant: ZoneVariant, requests: Sequence[PodRequest]) -> Option | None:
+        """Return what a group in several zones could do for these pods if its nodes come in this one: first for those
+        that are spread over zones, otherwise for those that need the zone."""
+        zones, grown = self.simulated.zones, self.grown.get(variant.id, 0)
+        spread = [request for request in requests if zones.is_spread(request.cls, variant.group)]
+        bound = [request for request in requests if not zones.is_spread(request.cls, variant.group)]
+        for pods, most in ((spread, variant.room.for_spread), (bound, variant.room.for_zone)):
+            option = self._option(variant.state, pods, most - grown) if pods and most > grown else None
+            if option is not None:
+                return option
+        return None
+
+    def _option(
+        self, group: NodeGroupState, requests: Sequence[PodRequest], at_most: int | None = None
+    ) -> Option | None:
+        """Return what a group could do for these pods, which fit its empty nodes; None if it can do nothing. at_most:
+        new nodes."""
         if group.template is None:
             return None
         similar = self._similar(group, [request.cls for request in requests])
@@ -230,6 +269,7 @@ class ScaleUpSearch:
             self.stops[group.id] = allowance.stop
             return None
         most = min(allowance.nodes, self._caps.get(group.id, allowance.nodes))
+        most = most if at_most is None else min(most, at_most)
         packing = self._pack(group, requests, most)
         if packing.out_of_time:
             limit = self.state.options.max_nodegroup_binpacking_duration
@@ -271,6 +311,8 @@ class ScaleUpSearch:
             # A new node has a value of its own for a label of one node: only that it has such a label matters.
             tuple(True if name in own else labels.get(name) for name in keys),
             self.simulated.generation if keys else -1,
+            # Which of the free volumes are left for a new node depends on its zone.
+            group.id if any(self.simulated.volumes.concerns(request.cls) for request in requests) else "",
         )
         if equal not in self._estimates:
             # The time limit for one group starts now; 0: no limit.
@@ -285,11 +327,14 @@ class ScaleUpSearch:
     def _similar(self, group: NodeGroupState, classes: Sequence[int]) -> list[NodeGroupState]:
         """Return the groups over which an increase is spread: flavours of the same pool with the same rank in any case,
         other groups with balanceSimilarNodeGroups; never flavours of the same pool with another rank."""
+        if group.id in self.candidates.variants:
+            return []
         pool = group.group.pool
         flavours = self._groups_of_pool.get(pool.id, []) if pool is not None else []
         others = [other for other in flavours if other.group.rank == group.group.rank and other.id != group.id]
         if self.state.options.balance_similar_node_groups:
             apart = {other.id for other in flavours}
+            apart |= self.candidates.variants.keys()
             others += [other for other in self.candidates.groups if other.id not in apart]
         if not others:
             return []
@@ -299,10 +344,11 @@ class ScaleUpSearch:
 
     def _take(self, option: Option, requests: list[PodRequest]) -> list[PodRequest]:
         """Add an option's nodes and pods to the simulated cluster; returns the unplaced pods."""
-        groups = self.state.groups
+        groups = self.groups
         shares = [(option.group, option.nodes)]
         similar = self._similar(groups[option.group], list(option.pods))
-        if similar or self.state.options.balance_similar_node_groups:
+        is_variant = option.group in self.candidates.variants
+        if similar or (self.state.options.balance_similar_node_groups and not is_variant):
             shares = balance(option.nodes, groups[option.group], similar, self.limiter, self.grown)
         if not any(self.allowance(groups[name]).nodes for name, _ in shares):
             shares = [(option.group, option.nodes)]  # the other groups already have their share of this scale-up
@@ -328,7 +374,7 @@ class ScaleUpSearch:
 
     def add(self, group: str, nodes: int) -> None:
         """Add empty new nodes to a group."""
-        self.limiter.take(self.candidates.shapes[group].template.node, nodes, self.state.groups[group].group)
+        self.limiter.take(self.candidates.shapes[group].template.node, nodes, self.state.groups[self.own(group)].group)
         self.put_nodes(group, self.grown.get(group, 0), nodes)
         self.grown[group] = self.grown.get(group, 0) + nodes
 
@@ -344,7 +390,7 @@ class ScaleUpSearch:
 
     def undo_scale_up(self, group: str, nodes: int) -> None:
         """Remove planned nodes from a group (negative: add them again); the caller clears the simulated cluster."""
-        self.limiter.take(self.candidates.shapes[group].template.node, -nodes, self.state.groups[group].group)
+        self.limiter.take(self.candidates.shapes[group].template.node, -nodes, self.state.groups[self.own(group)].group)
         self.grown[group] -= nodes
 
 

@@ -14,8 +14,10 @@ from chalicelib.plan.simulation.pod_constraints import Counting, Matching, PodCo
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, renamed
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.node_templates import Template
+from chalicelib.plan.state.purchase_attempts import coming_in_zones
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.state.time_budget import TimeBudget
+from chalicelib.plan.state.zones import zone_label
 from chalicelib.plan.tables import Bools, Ints, NodeTable, ResourceColumns
 from chalicelib.plan.volumes import Volumes
 
@@ -48,7 +50,7 @@ def build(
         is_open[row] = False
         unread[table.nodes[row].name] = "its pods ask for more than can be counted"
     limits = [volumes.limits(node.name) for node in real] + [template.volume_limits for _, template in upcoming]
-    return SimulatedCluster(
+    simulated = SimulatedCluster(
         table,
         is_open,
         classes=snapshot.classes,
@@ -61,7 +63,17 @@ def build(
         held=unread,
         budget=budget or TimeBudget(),
         nominated=[(table.index.get(pod.nominated), pod.cls) for pod in nominated],
+        in_zones={
+            name: group.template.in_zones
+            for name, group in sorted(state.groups.items())
+            if group.template is not None and group.template.in_zones
+        },
     )
+    in_zones = frozenset(name for name, group in state.groups.items() if group.zones)
+    simulated.doubt(
+        node.name for node, _ in upcoming if zone_label(node) and node.name.partition("-for-")[2] in in_zones
+    )
+    return simulated
 
 
 def _nodes_with_unread_pods(state: ClusterState) -> tuple[dict[str, str], frozenset[str]]:
@@ -97,10 +109,16 @@ def _occupying_pods(
 
 
 def _upcoming_nodes(state: ClusterState) -> list[tuple[Node, Template]]:
-    """Return one copy of the group's template per upcoming node."""
+    """Return one copy of the group's template per upcoming node; of a group in several zones, those that were bought
+    for a zone count as coming there."""
     upcoming: list[tuple[Node, Template]] = []
     for _, group in sorted(state.groups.items()):
-        if group.template is not None:
-            names = [f"upcoming-{at}-for-{group.id}" for at in range(min(group.upcoming, _UPCOMING))]
-            upcoming += [(node, group.template) for node in renamed(group.template.node, names)]
+        template = group.template
+        if template is None:
+            continue
+        names = [f"upcoming-{at}-for-{group.id}" for at in range(min(group.upcoming, _UPCOMING))]
+        zones = coming_in_zones(group, state) if template.in_zones else []
+        for zone, name in zip(zones, names, strict=False):
+            upcoming += [(node, template) for node in renamed(template.in_zones[zone], [name])]
+        upcoming += [(node, template) for node in renamed(template.node, names[len(zones) :])]
     return upcoming

@@ -8,7 +8,7 @@ twice; `rollback` undoes trial placements.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -21,6 +21,7 @@ from chalicelib.plan.demand.pending_pods import PodBatch
 from chalicelib.plan.predicates import NotSimulated
 from chalicelib.plan.simulation.pod_constraints import Counting, PodConstraints, PodConstraintTable, SpreadConstraint
 from chalicelib.plan.simulation.pod_topology import ExistingNodeTopology
+from chalicelib.plan.simulation.unknown_zones import UnknownZones
 from chalicelib.plan.simulation.volume_limits import Attached
 from chalicelib.plan.state.node_labels import own_keys
 from chalicelib.plan.state.time_budget import TimeBudget
@@ -48,7 +49,9 @@ class SimulatedCluster:
     ones these). promised: node name -> a pending pod that is expected there. spare: headroom; its pods are not placed
     here (plan/scale_up/headroom.py). held: node name -> why it is neither removed nor given more pods. late: whether
     the search must stop. check: raises OutOfTime; called before every question about a class. unsettled: whether the
-    search stopped before all pods were tried on existing nodes. Only the methods change these.
+    search stopped before all pods were tried on existing nodes. unsure_nodes: names of upcoming nodes that are taken
+    to come in a zone which nobody promises; zones: the verdicts on nodes whose zone is unknown. Only the methods change
+    these.
     """
 
     def __init__(
@@ -66,9 +69,10 @@ class SimulatedCluster:
         held: Mapping[str, str],
         budget: TimeBudget,
         nominated: Sequence[tuple[int | None, int]] = (),
+        in_zones: Mapping[str, Mapping[str, Node]] | None = None,
     ) -> None:
         """limits: per row, the attach limits of its CSI drivers; nominated: row and class of pods that are nominated to
-        a node."""
+        a node; in_zones: of groups in several zones, zone -> a new node there."""
         self.table, self.open, self.classes, self.real, self.base = table, is_open, classes, real, len(table)
         self.constraints, self.volumes, self.counting, self.held = constraints, volumes, counting, held
         self.late, self.check = budget.late, budget.check
@@ -79,6 +83,8 @@ class SimulatedCluster:
         self.rivals = PortRivals([cls.ports for cls in classes])
         self.rows = ExistingNodeTopology(table, self.counts_in_spread)
         self.generation = 0
+        self.zones = UnknownZones(in_zones or {}, classes, table.columns, volumes, constraints.needs)
+        self.unsure_nodes: frozenset[str] = frozenset()
         self.attached = Attached(volumes, table, limits)
         for row, cls in nominated:
             if volumes.concerns(cls):
@@ -103,6 +109,7 @@ class SimulatedCluster:
                 mask = self._masks[key] = predicates.static_mask(cls, pod, self.table)
             if self.volumes.concerns(cls):
                 mask = mask & self.volumes.mask(cls, self.table)
+            mask = self.zones.with_unknown(cls, self.table, mask)
             if cls in self._confined:
                 inside = map(self._confined[cls], range(len(self.table)))
                 mask = mask & np.fromiter(inside, dtype=np.bool_, count=len(self.table))
@@ -345,6 +352,10 @@ class SimulatedCluster:
     def promise(self, pod_on_row: Mapping[int, str]) -> None:
         """Record nodes on which pending pods are expected. pod_on_row: row -> one of the pods."""
         self.promised.update((self.table.nodes[row].name, key) for row, key in pod_on_row.items())
+
+    def doubt(self, names: Iterable[str]) -> None:
+        """Record the upcoming nodes that may come in another zone than they are simulated in."""
+        self.unsure_nodes = frozenset(names)
 
     def reserve(self, spare: tuple[Spare, ...]) -> None:
         """Record the headroom on existing nodes."""

@@ -6,7 +6,7 @@ upcoming nodes, and a node in removal is unavailable for every placement.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 
 import msgspec
@@ -41,6 +41,7 @@ from chalicelib.plan.state.readiness import (
     zone_of,
 )
 from chalicelib.plan.state.spot_groups import marked_spot
+from chalicelib.plan.state.zones import ZoneLabels, with_zones, zone_label, zones_of_group
 from chalicelib.plan.tables import Bools, Ints
 
 
@@ -68,7 +69,8 @@ class NodeGroupState(msgspec.Struct, frozen=True):
     failed: tuple[str, ...] = ()
     # instances that exist but whose Node cannot be determined (plan/state/group_membership.py)
     contested: tuple[str, ...] = ()
-    zone: str = ""  # the zone of all its nodes, if there is only one
+    zone: str = ""  # the zone of all its nodes, old and new, if there is only one
+    zones: tuple[str, ...] = ()  # where a new node may be, if it may be in one of several
     growth_paused: Reason | None = None  # by an operator
     removals_paused: Reason | None = None
     held: Mapping[str, str] = {}  # instance id or node name -> why the provider currently refuses to remove it
@@ -158,6 +160,7 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
     buckets = {node.name: bucket_of(node) for node in snapshot.nodes}
     node_labels = NodeLabels.of(snapshot)
     template_of = templates(snapshot, members, memory.templates, options, now, occupancy.on, lacking, node_labels)
+    template_of = _in_zones(template_of, groups, members, memory, snapshot, now)
     zones = sick_zones(snapshot.nodes, owners, buckets, options)
     builder = _GroupStateBuilder(memory, policy, now, buckets, zones, frozenset(claims), announced)
     states = {
@@ -183,6 +186,28 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
         restarting=restarting,
         node_labels=node_labels,
     )
+
+
+def _in_zones(
+    template_of: Mapping[str, Template],
+    groups: Iterable[NodeGroup],
+    members: Mapping[str, Sequence[Node]],
+    memory: Memory,
+    snapshot: Snapshot,
+    now: float,
+) -> dict[str, Template]:
+    """Return the templates; those of groups in several zones have none. members: group -> its nodes."""
+    elsewhere = {zone_label(node) for node in snapshot.nodes}
+    templates_in_zones = dict(template_of)
+    zone_labels: ZoneLabels | None = None
+    for group in groups:
+        template, nodes = template_of.get(group.id), members.get(group.id, ())
+        known, own = memory.templates.get(group.id), memory.groups.get(group.id, GroupMemory())
+        zones = zones_of_group(group, nodes, known, own, elsewhere, now) if template is not None else ()
+        if template is not None and zones:
+            zone_labels = zone_labels or ZoneLabels(snapshot.nodes)
+            templates_in_zones[group.id] = with_zones(template, group.id, zones, zone_labels)
+    return templates_in_zones
 
 
 def _contested(claims: Mapping[str, tuple[str, ...]]) -> dict[str, Reason]:
@@ -343,7 +368,8 @@ class _GroupStateBuilder:
         coming = max(request.increase if request else 0, counts[Bucket.NOT_STARTED])
         arrived = counts[Bucket.READY] + counts[Bucket.SUSPENDED] + counts[Bucket.DELETED]
         missing = max(0, group.target - lost - recent - coming - arrived)
-        zone = zone_of(nodes, template.node if template is not None else None)
+        zones = tuple(template.in_zones) if template is not None else ()
+        zone = zone_of(nodes, template.node if template is not None else None) if not zones else ""
         unhealthy = frozen(counts, missing, self.zones.get(zone, ""), self.options)
         return NodeGroupState(
             group=group,
@@ -365,6 +391,7 @@ class _GroupStateBuilder:
             healthy=unhealthy is None,
             frozen=unhealthy,
             zone=zone,
+            zones=zones,
             growth_paused=_pause_reason(of_growth(self.pauses, group.id), "growth"),
             removals_paused=removals_pause(self.pauses, group.id),
             held={name: i.held for i in instances if i.held for name in (i.id, i.node) if name},

@@ -72,13 +72,15 @@ _RESERVED: tuple[tuple[str, Callable[[Mapping[str, int]], int]], ...] = (
 class Template(msgspec.Struct, frozen=True):
     """An expected new node. daemons: the classes of the pods on every such node from the start, one entry per pod.
     source: where it was learned. volume_limits: CSI driver -> most volumes; a driver without a limit is missing.
-    model: the settled node that was copied, None for another source."""
+    model: the settled node that was copied, None for another source. in_zones: zone -> the node that comes there, of a
+    group in several zones (plan/state/zones.py)."""
 
     node: Node
     daemons: tuple[int, ...]
     source: str
     volume_limits: dict[str, int] = {}
     model: Node | None = None
+    in_zones: dict[str, Node] = {}
 
 
 def templates(

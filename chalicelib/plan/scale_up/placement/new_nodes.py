@@ -292,6 +292,8 @@ def _overlooked_groups(planned: PlannedNodes) -> list[tuple[str, list[int]]]:
     refused = dict.fromkeys(batch.cls for batch in planned.unplaced_pods() if candidates.fits(batch.cls).any())
     saved = None
     for row, group in enumerate(candidates.groups):
+        if group.id in candidates.variants:
+            continue
         fitting = [cls for cls in refused if candidates.fits(cls)[row] and not candidates.against(cls, row)]
         if not fitting or planned.out_of_time() or search.allowance(group).nodes <= 0:
             continue

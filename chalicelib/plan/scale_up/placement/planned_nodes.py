@@ -125,7 +125,7 @@ class PlannedNodes:
 
     def is_atomic(self, group: str) -> bool:
         """Return whether the group scales from zero to its maximum at once."""
-        return self.search.state.groups[group].group.options.zero_or_max
+        return self.search.groups[group].group.options.zero_or_max
 
     # -- the nodes
 
@@ -142,7 +142,7 @@ class PlannedNodes:
         """Return row -> (group, number from 1) of the planned nodes."""
         numbers: dict[str, int] = {}
         numbered: dict[int, tuple[str, int]] = {}
-        for row, group in zip(self.rows(), self.groups(), strict=True):
+        for row, group in zip(self.rows(), map(self.search.own, self.groups()), strict=True):
             numbers[group] = numbers.get(group, 0) + 1
             numbered[row] = (group, numbers[group])
         return numbered
