@@ -78,6 +78,8 @@ class ReasonCode(StrEnum):
     POOL_UNKNOWN = "PoolUnknown"  # where, name
     BAD_PROTECTION = "DoNotDisruptInvalid"  # pod, value
 
+    GROUP_IN_ZONES = "NodeGroupInSeveralZones"  # group, zones
+
     # --- messages of expanders and limits, in Plan.notes
     EXPANDER_SKIPPED = "ExpanderSkipped"  # expander, detail
     PRIORITY_CONFIG_INVALID = "PriorityConfigMapInvalid"  # detail

@@ -144,8 +144,10 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
     ),
     ReasonCode.ZONE_NOT_CERTAIN: (
         lambda r: f"a new node of group {_p(r, 'group')} may come in another zone",
-        lambda r: f"zone {_p(r, 'zone')}: {_p(r, 'detail')}"
-        + (f", next attempt after {format_time(_n(r, 'until'))}" if "until" in r.params else ""),
+        lambda r: (
+            f"zone {_p(r, 'zone')}: {_p(r, 'detail')}"
+            + (f", next attempt after {format_time(_n(r, 'until'))}" if "until" in r.params else "")
+        ),
     ),
     ReasonCode.STORAGE_CAPACITY: (_fixed("node(s) did not have enough free storage"), lambda r: _p(r, "claim")),
     ReasonCode.NOT_SIMULATED: (lambda r: f"NotSimulated({_p(r, 'what')})", None),
@@ -223,6 +225,10 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
     ReasonCode.POOL_UNKNOWN: (
         lambda r: f"{_p(r, 'where')} has a name that does not mean exactly one pool or node group",
         lambda r: _p(r, "name"),
+    ),
+    ReasonCode.GROUP_IN_ZONES: (
+        lambda r: f"new nodes of group {_p(r, 'group')} may be in any of several zones, and pods need one of them",
+        lambda r: _p(r, "zones"),
     ),
     ReasonCode.BAD_PROTECTION: (
         _fixed("the annotation karpenter.sh/do-not-disrupt does not protect its pod"),

@@ -8,10 +8,14 @@ from collections.abc import Iterator
 
 from chalicelib.command.doctor.finding import DoctorContext, Finding, Severity, finding, first_names
 from chalicelib.kube.errors import NotFound
+from chalicelib.model.memory import GroupMemory
 from chalicelib.model.node import Node
+from chalicelib.model.pod import PodClass
 from chalicelib.model.reason import ReasonCode
+from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.state.readiness import announces_device
 from chalicelib.plan.state.spot_groups import is_spot
+from chalicelib.plan.state.zones import ZONE_KEYS, zone_label, zones_of_group
 
 YOUNG = 300.0
 """Seconds after its creation for which a node may carry taints of its startup."""
@@ -124,6 +128,43 @@ def check_spot(context: DoctorContext) -> Iterator[Finding]:
         what = f"groups {first_names(groups)} are" if groups else f"nodes {first_names(nodes)} are"
         text = f"{what} spot, and the policy has no spec.spot: interruptions are only reported"
         yield finding("DR33", text, groups=groups, nodes=nodes[:200])
+
+
+def check_zones(context: DoctorContext) -> Iterator[Finding]:
+    """DR34: groups whose new nodes may be in one of several zones, while pods or volumes need a certain one."""
+    snapshot = context.required_snapshot
+    if not _uses_zones(snapshot):
+        return
+    by_name = {node.name: node for node in snapshot.nodes}
+    by_id = {node.provider_id: node for node in snapshot.nodes if node.provider_id}
+    elsewhere = {zone_label(node) for node in snapshot.nodes}
+    for group in snapshot.groups:
+        machines = (by_name.get(instance.node) or by_id.get(instance.id) for instance in group.instances)
+        nodes = [node for node in machines if node is not None]
+        zones = zones_of_group(group, nodes, None, GroupMemory(), elsewhere, context.clock())
+        if zones:
+            named = ", ".join(zone or "others" for zone in zones)
+            text = (
+                f"new nodes of group {group.id} may be in any of several zones ({named}): pods that need one of them"
+                " are promised nothing, and get one attempt at a time"
+            )
+            yield finding("DR34", text, group=group.id, zones=list(zones))
+
+
+def _uses_zones(snapshot: Snapshot) -> bool:
+    """Return whether a pod or a volume depends on the zone of its node."""
+    volumes = snapshot.storage.volumes
+    if any(volume.node_terms or volume.labels.keys() & ZONE_KEYS for volume in volumes):
+        return True
+    return any(not ZONE_KEYS.isdisjoint(_place_keys(pod)) for pod in snapshot.classes)
+
+
+def _place_keys(pod: PodClass) -> set[str]:
+    """Return the labels of nodes by which the place of a pod is limited."""
+    terms = pod.required_affinity or ()
+    keys = {*pod.node_selector, *(requirement.key for term in terms for requirement in term.expressions)}
+    keys |= {spread.topology_key for spread in pod.spread}
+    return keys | {term.topology_key for term in (*pod.pod_affinity, *pod.pod_anti_affinity)}
 
 
 def check_removals(context: DoctorContext) -> Iterator[Finding]:

@@ -115,6 +115,7 @@ QUESTIONS: Mapping[str, Question] = {
         "removals", _INFO, "set maxDisruption or maintenanceWindows, if these are too many or at the wrong time"
     ),
     "DR33": Question("spot", _WARNING, "write spot: {}, or spot: {interruptions: report} to keep it so"),
+    "DR34": Question("zones", _WARNING, "make a node group for each zone"),
 }
 """By id. For what each check looks is in its own text, and in docs/runbook.md."""
 

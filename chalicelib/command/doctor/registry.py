@@ -58,6 +58,7 @@ CHECKS: tuple[Check, ...] = (
     Check(("DR31",), cluster_state.check_expander),
     Check(("DR32",), cluster_state.check_removals),
     Check(("DR33",), cluster_state.check_spot),
+    Check(("DR34",), cluster_state.check_zones),
     # the vendors' accounts and groups
     Check(("DR10",), vendor_checks.check_claims),
     Check(("DR11",), vendor_checks.check_groups),

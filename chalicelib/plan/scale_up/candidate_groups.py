@@ -138,7 +138,6 @@ class Candidates:
         topology = NewNodeTopology(simulated.rows, self.table.nodes[row].labels, (), template.daemons)
         return topology.reasons(needs)
 
-
     def _against_zones(self, cls: int, row: int) -> tuple[Reason, ...]:
         """Return why an empty new node of a group in several zones takes no pod of a class, whichever zone it comes in;
         for a pod whose place depends on the zone, why none is bought for it."""

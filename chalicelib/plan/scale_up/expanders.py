@@ -352,7 +352,8 @@ def _without_needless_flavours(options: Sequence[Option], context: ExpanderConte
     def needless(option: Option) -> bool:
         pool = pools.get(context.group(option), "")
         return bool(pool) and any(
-            ranks.get(context.group(other), 0) > ranks.get(context.group(option), 0) and option.pods.keys() <= other.pods.keys()
+            ranks.get(context.group(other), 0) > ranks.get(context.group(option), 0)
+            and option.pods.keys() <= other.pods.keys()
             for other in by_pool[pool]
         )
 

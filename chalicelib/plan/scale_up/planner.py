@@ -3,7 +3,7 @@ node."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import msgspec
 import numpy as np
@@ -27,6 +27,8 @@ from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.state.spot_market import avoided_until, spot_groups
 from chalicelib.plan.state.time_budget import TimeBudget
+
+_MOST_NOTES = 10
 
 
 class ScaleUpPlan(msgspec.Struct, frozen=True):
@@ -126,12 +128,30 @@ class _Report:
             promises=_merged(promises),
             unschedulable=tuple(self._unschedulable(batch) for batch in placement.unplaced),
             groups=tuple(self._group_verdict(group) for _, group in sorted(self.state.groups.items())),
-            notes=(*self.search.notes.values(), *self.rule_results.notes),
+            notes=(*self.search.notes.values(), *self._zone_notes(), *self.rule_results.notes),
             rule_results=self.rule_results,
             headroom=self.headroom,
             fallback=self._fallback(bought),
             for_zones=self.search.bought_for_zones(),
         )
+
+    def _zone_notes(self) -> Iterator[Reason]:
+        """Return a note per group in several zones of which nodes are bought for one of them, or for which pods wait
+        that need one."""
+        waiting = {
+            name
+            for batch in self.placement.unplaced
+            for name, group in self.state.groups.items()
+            if group.zones and self._waits_for_zone(batch.cls, name)
+        }
+        noted = sorted(waiting | self.search.bought_for_zones().keys())
+        for name in noted[:_MOST_NOTES]:
+            zones = ", ".join(zone or "others" for zone in self.state.groups[name].zones)
+            yield Reason.of(ReasonCode.GROUP_IN_ZONES, group=name, zones=zones)
+
+    def _waits_for_zone(self, cls: int, group: str) -> bool:
+        zones = self.simulated.zones
+        return bool(zones.fitting_zones(cls, group)) and not zones.fits_anywhere(cls, group)
 
     def _unsure_rows(self) -> set[int]:
         """Return the nodes that may come in another zone than the plan needs."""

@@ -18,6 +18,7 @@ from chalicelib.plan.state.node_templates import Template
 from chalicelib.plan.state.readiness import ZONE
 
 OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
+ZONE_KEYS = frozenset({ZONE, OLD_ZONE})
 SEVERAL_ZONES = "outscaler.dev/several-zones"
 """On simulated nodes whose zone is unknown: their group. No real node has it, and it means nothing to a pod."""
 MOST_ZONES = 10
@@ -75,7 +76,7 @@ class ZoneLabels:
 
     def says_zone(self, key: str) -> bool:
         """Return whether the value of a label is the zone of its node."""
-        if key in {ZONE, OLD_ZONE}:
+        if key in ZONE_KEYS:
             return True
         if key in self._others or key not in self._values:
             return False
@@ -85,7 +86,7 @@ class ZoneLabels:
 def with_zones(template: Template, group: str, zones: Iterable[str], zone_labels: ZoneLabels) -> Template:
     """Return the template of a group in several zones: without a zone, and with the node of each zone beside it."""
     labels = template.node.labels
-    keys = {ZONE, OLD_ZONE, *filter(zone_labels.says_zone, labels)}
+    keys = {*ZONE_KEYS, *filter(zone_labels.says_zone, labels)}
     plain = {key: value for key, value in labels.items() if key not in keys}
     by_zone = {
         zone: msgspec.structs.replace(

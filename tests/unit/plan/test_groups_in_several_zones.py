@@ -262,5 +262,3 @@ def test_coming_node_of_an_attempt_takes_other_pods_too() -> None:
     story.play(MINUTE)
 
     assert story.bought_nodes() == 1
-
-

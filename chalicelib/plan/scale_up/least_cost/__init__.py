@@ -156,15 +156,17 @@ def purchases(
     if unknown; grown: group -> nodes already bought.
 
     Only what the search can optimise is converted to solver input. Pods with rules about other pods, host ports or
-    claims, pods that need one zone of a group in several, and groups that scale from zero to their maximum at once, are left to the rest of the chain, which sees the
-    nodes bought here in the simulated cluster.
+    claims, pods that need one zone of a group in several, and groups that scale from zero to their maximum at once, are
+    left to the rest of the chain, which sees the nodes bought here in the simulated cluster.
     """
     offers = []
     for group in candidates.groups:
         shape = candidates.shapes[group.id]
         price = price_of(group.id, shape.template.node)
         atomic = group.group.options.zero_or_max
-        most = 0 if atomic or group.id in candidates.variants else limiter.allowance(group, grown.get(group.id, 0)).nodes
+        most = (
+            0 if atomic or group.id in candidates.variants else limiter.allowance(group, grown.get(group.id, 0)).nodes
+        )
         offers.append(Offer(group.id, shape.free, math.inf if price is None else price, most))
     classes = [cls for cls in counts if simulated.is_independent(cls)]
     asks = [
