@@ -206,11 +206,13 @@ class NodeMemory(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class LearntTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
     """A template copied from a real, ready node of the group, without the labels that are of that node alone.
-    own_labels: their keys, None in a row of an earlier release, whose labels were not sorted out."""
+    own_labels: their keys, None in a row of an earlier release, whose labels were not sorted out. lacking_labels: keys
+    of CSI drivers that say the zone or region on other nodes, and that this node did not have."""
 
     node: Node
     learnt_at: float
     own_labels: tuple[str, ...] | None = None
+    lacking_labels: tuple[str, ...] = ()
 
 
 class BreakerState(

@@ -54,8 +54,7 @@ def next_memory(
     templates: dict[str, LearntTemplate] = {}
     for group in state.groups.values():
         model = group.template.model if group.template is not None else None
-        own = state.node_labels.own(model) if model is not None else ()
-        learnt = learn(model, memory.templates.get(group.id), now, state.options, own)
+        learnt = learn(model, memory.templates.get(group.id), now, state.options, state.node_labels)
         if learnt is not None:
             templates[group.id] = learnt
     # What is known of a group that could not be read stays.

@@ -164,9 +164,8 @@ def without_nodes(
         if own:
             group_of.update(dict.fromkeys(own, group.id))
             members = tuple(node for node in snapshot.nodes if owned_by(group, node))
-            model = settled_node(members, now, options)
-            own_labels = node_labels.own(model) if model is not None else ()
-            learnt = learn(model, memory.templates.get(group.id), now, options, own_labels)
+            known = memory.templates.get(group.id)
+            learnt = learn(settled_node(members, now, options), known, now, options, node_labels)
             if learnt is not None:
                 templates[group.id] = learnt
         groups.append(_without_instances(group, own))

@@ -16,6 +16,8 @@ from chalicelib.model.policy import Options
 from chalicelib.model.resources import MEMORY
 from chalicelib.plan.scale_up.limits import ResourceLimiter, may_grow
 from chalicelib.plan.state.cluster_state import NodeGroupState
+from chalicelib.plan.state.csi_topology import is_csi_topology
+from chalicelib.plan.state.node_labels import own_keys
 
 
 def free_capacity(sizes: Iterable[tuple[int, int]]) -> int:
@@ -150,9 +152,10 @@ class Likeness:
             if self._options.balancing_label:
                 labels = {key: node.labels[key] for key in self._options.balancing_label if key in node.labels}
             else:
-                labels = {
-                    key: v for key, v in node.labels.items() if key not in self._ignored and not _of_csi_driver(key)
-                }
+                # Pods that need a place of a CSI driver are checked for each group separately (`takes`), and labels of
+                # one node differ between all nodes.
+                ignored = self._ignored | own_keys(node.labels)
+                labels = {k: v for k, v in node.labels.items() if k not in ignored and not is_csi_topology(k)}
             capacity = node.capacity or node.allocatable
             self._profiles[group.id] = _Profile(labels, capacity, node.allocatable, free)
         return self._profiles[group.id]
@@ -172,14 +175,6 @@ class Likeness:
             and _all_near(profile.allocatable, other.allocatable, options.max_allocatable_difference_ratio)
             and _all_near(profile.free, other.free, options.max_free_difference_ratio)
         )
-
-
-def _of_csi_driver(key: str) -> bool:
-    """Return whether a label is `topology.<CSI driver>/…`, which says where a node reaches the volumes of a driver. By
-    convention the driver's name has a part `csi`. Pods that need such a place are checked for each group separately
-    (`takes`)."""
-    domain, slash, _ = key.partition("/")
-    return bool(slash) and domain.startswith("topology.") and "csi" in domain.split(".")
 
 
 def _all_near(left: Mapping[str, int], right: Mapping[str, int], ratio: float) -> bool:

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.storage import Storage
+from chalicelib.plan.state.csi_topology import REGION_LABELS, ZONE_LABELS, CsiTopology
 
-ZONE_LABELS = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
-REGION_LABELS = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
 _PLACES = ZONE_LABELS + REGION_LABELS
 _WELL_KNOWN = frozenset({
     *_PLACES, "kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
@@ -36,13 +36,14 @@ _SHORTEST_NUMBER = 5  # digits of an instance's number: shorter ones say somethi
 class NodeLabels:
     """The labels of one node in a cluster. topology_keys: those that CSI drivers list on any node. per_node_keys: those
     of them that are of one node by the key's rule. uncertain_keys: those of them of which it is unknown, because a
-    single node carries them."""
+    single node carries them. csi: those that say the zone or region."""
 
-    def __init__(self, nodes: Sequence[Node], topology_keys: Iterable[str]) -> None:
+    def __init__(self, nodes: Sequence[Node], topology_keys: Iterable[str], storage: Storage) -> None:
         self._nodes = nodes
         self._values: dict[str, Counter[str]] = {}
         self._of_nodes: dict[str, bool] = {}
         self.topology_keys = frozenset(topology_keys)
+        self.csi = CsiTopology(nodes, storage, self.topology_keys)
         candidates = {key for key in self.topology_keys if not _is_wide(key)}
         carriers = {key: [node for node in nodes if key in node.labels] for key in sorted(candidates)}
         counted = {
@@ -57,7 +58,7 @@ class NodeLabels:
     def of(cls, snapshot: Snapshot) -> NodeLabels:
         """Return the labels of a snapshot's nodes."""
         lists = {keys for csi_node in snapshot.storage.csi_nodes for keys in csi_node.topology.values()}
-        return cls(snapshot.nodes, {key for keys in lists for key in keys})
+        return cls(snapshot.nodes, {key for keys in lists for key in keys}, snapshot.storage)
 
     def is_own(self, node: Node, key: str) -> bool:
         """Return whether a label of a node is of this one node."""

@@ -105,6 +105,8 @@ def templates(
         model, source = _model(group, nodes, learnt.get(group.id), options, now, lacking)
         if model is None:
             continue
+        if source != "node":
+            model = _with_csi_labels(model, source, learnt.get(group.id), node_labels)
         own = _own_keys(model, source, learnt.get(group.id), node_labels)
         clean = sanitised(model, f"template-node-for-{group.id}", options, own)
         if source in _COPIES:
@@ -210,23 +212,40 @@ def settled(node: Node, now: float, options: Options) -> bool:
 
 
 def learn(
-    model_node: Node | None, known: LearntTemplate | None, now: float, options: Options, own: Collection[str] = ()
+    model_node: Node | None,
+    known: LearntTemplate | None,
+    now: float,
+    options: Options,
+    node_labels: NodeLabels | None = None,
 ) -> LearntTemplate | None:
-    """Return the template to remember of a group: the settled node that was copied, otherwise the known one. own: the
-    keys of its labels of one node, beside the host name.
+    """Return the template to remember of a group: the settled node that was copied, otherwise the known one.
+    node_labels: of the cluster, None: only its host name is of the one node.
 
     An expired one is kept: it is not used as a template any more, but still shows what the group's kubelets reserve. An
     unchanged template is renewed only occasionally, because every renewal is a write.
     """
     if model_node is None:
         return known
-    own_labels = tuple(sorted(set(own) - {HOSTNAME_LABEL}))
+    own = node_labels.own(model_node) if node_labels is not None else frozenset[str]()
+    own_labels = tuple(sorted(own - {HOSTNAME_LABEL}))
+    lacking = tuple(sorted(node_labels.csi.missing(model_node.labels))) if node_labels is not None else ()
     labels = {key: value for key, value in model_node.labels.items() if key != HOSTNAME_LABEL and key not in own_labels}
     learnt = msgspec.structs.replace(_without_identity(model_node, "", options), labels=labels)
     fresh = known is not None and now < known.learnt_at + options.node_info_cache_expire_time / _REFRESHES
-    if known is not None and fresh and known.node == learnt and (known.own_labels or ()) == own_labels:
-        return known
-    return LearntTemplate(learnt, now, own_labels)
+    row = LearntTemplate(learnt, now, own_labels, lacking)
+    if known is not None and fresh:
+        same = msgspec.structs.replace(known, learnt_at=now, own_labels=known.own_labels or ())
+        return known if same == row else row
+    return row
+
+
+def _with_csi_labels(model_node: Node, source: str, learnt: LearntTemplate | None, node_labels: NodeLabels) -> Node:
+    """Return a template's model with the labels that CSI drivers will set on the new node: those that the model of a
+    learnt template did not get either are left out."""
+    lacking = learnt.lacking_labels if source == "learnt" and learnt is not None else ()
+    missing = node_labels.csi.missing(model_node.labels)
+    labels = {key: value for key, value in missing.items() if key not in lacking}
+    return msgspec.structs.replace(model_node, labels={**model_node.labels, **labels}) if labels else model_node
 
 
 def _own_keys(model_node: Node, source: str, learnt: LearntTemplate | None, node_labels: NodeLabels) -> frozenset[str]:
