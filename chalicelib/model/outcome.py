@@ -9,6 +9,11 @@ ABANDONED = "Abandoned"
 NOTICE_TAKEN_BACK = "NoticeTakenBack"
 """Error class of an interrupted removal whose node stays: the vendor has not taken it. It is no failure of anything,
 and the operation ends as abandoned."""
+NODE_RECOVERED = "NodeRecovered"
+"""Error class of a repair whose node's kubelet answered again before the vendor was asked. The operation ends as
+abandoned, and the node's next repair waits."""
+NOT_FAILED = frozenset({ABANDONED, NOTICE_TAKEN_BACK, NODE_RECOVERED})
+"""Error classes of operations that end as abandoned."""
 SIGNAL_GONE = "SignalGone"
 """Code of a NOTICE_TAKEN_BACK whose signals ended before the node was to leave."""
 

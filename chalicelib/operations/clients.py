@@ -15,6 +15,7 @@ from chalicelib.kube import errors as kube
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.operation import Operation
 from chalicelib.model.policy import Policy
+from chalicelib.model.reason import DisruptionReason
 from chalicelib.operations.kube_node_api import KubeNodes
 from chalicelib.operations.step_context import Recheck, StepContext
 from chalicelib.providers import errors as vendor
@@ -31,6 +32,7 @@ class OperationClients:
     def __init__(self, operation: Operation, policy: Policy, runtime: Runtime) -> None:
         self._policy, self._rt, self._provider = policy, runtime, operation.spec.provider
         self._group = operation.spec.group
+        self._is_repair = operation.spec.reason == DisruptionReason.REPAIR.value
         self._cluster: KubeClient | None = None
 
     def cluster(self) -> KubeClient:
@@ -87,4 +89,6 @@ class OperationClients:
         # Imported here because it loads the planner's rules and numpy, which only the steps of a drain need.
         from chalicelib.operations.drain_recheck import DrainRecheck
 
-        return DrainRecheck(self.cluster(), self._policy.options, self._rt.clock())(node)
+        found = KubeNodes(self.cluster).node(node) if self._is_repair else None
+        is_dead = found is not None and not found.ready
+        return DrainRecheck(self.cluster(), self._policy.options, self._rt.clock(), is_dead=is_dead)(node)

@@ -36,10 +36,11 @@ _NOTHING = b'{"items":[]}'
 
 
 class DrainRecheck:
-    """Callable: node name -> Recheck. Raises ClusterError where the pods themselves cannot be read."""
+    """Callable: node name -> Recheck. Raises ClusterError where the pods cannot be read. is_dead: the kubelet
+    of a node that is repaired does not answer; pods that are being deleted there are only waited for."""
 
-    def __init__(self, kube: KubeClient, options: Options, now: float) -> None:
-        self._cluster, self._options, self._now = kube, options, now
+    def __init__(self, kube: KubeClient, options: Options, now: float, *, is_dead: bool = False) -> None:
+        self._cluster, self._options, self._now, self._is_dead = kube, options, now, is_dead
 
     def __call__(self, node: str) -> Recheck:
         """Return the first pod that blocks the node, by name, or nothing."""
@@ -52,6 +53,8 @@ class DrainRecheck:
         for pod in snapshot.pods:
             if is_expendable(snapshot.cls(pod), self._options):
                 continue  # deleted with its node, as in the planner
+            if self._is_dead and pod.deleted:
+                continue
             verdict = first_verdict(pod, snapshot.cls(pod), context) or MOVABLE
             if verdict.action is Action.BLOCK and verdict.reason is not None:
                 return Recheck(pod.key, _rule(verdict.reason))

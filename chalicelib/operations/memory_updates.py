@@ -4,7 +4,8 @@
                      part of a replacement, after which removals need not wait
             failed   backoff by class; a target changed by another party is not a failure of the group
     remove  done     last_delete, last_scale_down
-            failed   last_failure, last_scale_down_failure
+            failed   last_failure, last_scale_down_failure; the node's next removal is delayed, and only this where a
+                     sick node has recovered
             interrupted, done: the target is lower by what the provider has deleted, and no cooldown starts;
             failed: nothing, because the vendor has not taken the node; the next evacuation of a node whose notice was
             taken back is delayed, longer every time, and nothing else is; a notice whose signals ended is forgotten
@@ -33,7 +34,7 @@ import msgspec
 
 from chalicelib.model.memory import NOT_BEGUN, FailedRemoval, GroupMemory, Memory, Purchase, Replacement
 from chalicelib.model.operation import Operation, OperationKind
-from chalicelib.model.outcome import ABANDONED, NOTICE_TAKEN_BACK, SIGNAL_GONE, Failed, Succeeded
+from chalicelib.model.outcome import ABANDONED, NODE_RECOVERED, NOTICE_TAKEN_BACK, SIGNAL_GONE, Failed, Succeeded
 from chalicelib.model.policy import Options
 from chalicelib.model.purchases import after_shrink, with_purchase
 from chalicelib.model.timeouts import provision_deadline, retry_delay
@@ -162,6 +163,8 @@ def _not_removed(operation: Operation, failure: Failed, options: Options, now: f
         return _without_notices(operation) if failure.code == SIGNAL_GONE else delay_next, None
     if failure.error_class in OURS:
         return NO_UPDATE
+    if failure.error_class == NODE_RECOVERED:
+        return delay_next, None
 
     def group(memory: GroupMemory) -> GroupMemory:
         return msgspec.structs.replace(delay_next(memory), last_failure=now)

@@ -26,10 +26,10 @@ class NodeProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     group: the priority of the pod group being evicted (steps/drain.py), None before the first; wait: how long its
     evictions have been requested, or, once all are granted, how long its pods have been waited for. asked: fingerprints
     of the pods whose eviction was granted, so that no pod is evicted or reported twice; daemons: fingerprints of the
-    DaemonSet pods that are evicted like others; stuck: of evicted pods that a restart does not wait for any longer.
-    blocked: the first refusal of this round. restarting: since when the
-    vendor may have been asked to restart it, epoch seconds; boot, ready_since: what its Node said just before. sound:
-    how long a node that its vendor takes back has shown no signal any more."""
+    DaemonSet pods that are evicted like others; stuck: of pods that are not waited for any longer. blocked: the first
+    refusal of this round. unready: it is repaired, and its kubelet did not answer when the operation began. restarting:
+    since when the vendor may have been asked to restart it, epoch seconds; boot, ready_since: what its Node said just
+    before. sound: how long a node that its vendor takes back has shown no signal any more."""
 
     cordoned: bool = False
     daemons_asked: bool = False
@@ -40,6 +40,7 @@ class NodeProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     asked: tuple[int, ...] = ()
     stuck: tuple[int, ...] = ()
     blocked: str = ""
+    unready: bool = False
     kept: str = ""
     cls: str = ""
     code: str = ""

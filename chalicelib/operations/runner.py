@@ -34,7 +34,7 @@ from chalicelib.dispatch.senders import NotSent
 from chalicelib.kube.errors import ClusterError
 from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import Operation, OperationKind, OperationState
-from chalicelib.model.outcome import ABANDONED, NOTICE_TAKEN_BACK, Failed, InProgress, Outcome, Succeeded
+from chalicelib.model.outcome import ABANDONED, NOT_FAILED, Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.policy import Policy
 from chalicelib.model.timestamps import format_time
 from chalicelib.net.time_limit import time_limit
@@ -252,7 +252,7 @@ def _after(old_operation: Operation, outcome: Outcome, now: float) -> Operation:
         case Succeeded():
             text = ", ".join(f"{name} {value}" for name, value in outcome.facts.items())
             return old_operation.with_status(state=OperationState.SUCCEEDED, outcome=text or "done")
-    is_failure = outcome.error_class not in (ABANDONED, NOTICE_TAKEN_BACK)
+    is_failure = outcome.error_class not in NOT_FAILED
     state = OperationState.FAILED if is_failure else OperationState.ABANDONED
     return old_operation.with_status(
         state=state, outcome=outcome.message, error_class=outcome.error_class, error_code=outcome.code

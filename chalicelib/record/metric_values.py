@@ -17,7 +17,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.join_summary import join_summary
 from chalicelib.model.memory import JoinStatistics
 from chalicelib.model.operation import Operation, OperationKind
-from chalicelib.model.outcome import ABANDONED, NOTICE_TAKEN_BACK, Failed, Succeeded
+from chalicelib.model.outcome import ABANDONED, NOT_FAILED, Failed, Succeeded
 from chalicelib.model.plan import GroupVerdict, Plan
 from chalicelib.model.policy import Options
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
@@ -115,7 +115,7 @@ def _restart_counts(operation: Operation, outcome: Succeeded | Failed) -> dict[s
 
 
 def _failure_counts(operation: Operation, outcome: Failed) -> dict[str, float]:
-    if outcome.error_class in (ABANDONED, NOTICE_TAKEN_BACK):
+    if outcome.error_class in NOT_FAILED:
         return {}
     counts = {key("failed_operations_total", kind=operation.spec.kind.value): 1.0}
     if operation.spec.kind is OperationKind.SCALE_UP:

@@ -13,7 +13,6 @@ no pod twice, and a successor with the same name is not mistaken for the pod tha
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 
 import msgspec
@@ -25,7 +24,14 @@ from chalicelib.model.policy import Options
 from chalicelib.model.timeouts import TERMINATION_SLACK
 from chalicelib.operations.removal_progress import NodeProgress, Progress, next_step, read, stay_in_step
 from chalicelib.operations.step_context import Eviction, PodState, StepContext
-from chalicelib.operations.steps.recheck import FINISHED, blocks_removal, describe, needs_no_wait
+from chalicelib.operations.steps.recheck import (
+    FINISHED,
+    blocks_removal,
+    describe,
+    fingerprint,
+    needs_no_wait,
+    with_recovery,
+)
 from chalicelib.operations.waiting import LEAST, PollBackoff
 
 EVICTIONS_PER_STEP = 20
@@ -79,10 +85,10 @@ def must_go(pod: PodState, node: NodeProgress, options: Options, now: float) -> 
     where groups are configured, to the DaemonSet pods that existed when the drain began. DaemonSet pods that their
     controller creates again are deleted with the node. An evicted pod is waited for even when it is long overdue,
     because Outscaler evicted it and its group's time limit applies."""
-    if pod.daemonset and fingerprint(pod) not in node.daemons:
+    if (pod.daemonset and fingerprint(pod) not in node.daemons) or fingerprint(pod) in node.stuck:
         return False
     if fingerprint(pod) in node.asked:
-        return pod.phase not in FINISHED and fingerprint(pod) not in node.stuck
+        return pod.phase not in FINISHED
     return not needs_no_wait(pod, options, now)
 
 
@@ -96,17 +102,14 @@ def evicts_daemonset_pod(pod: PodState, target: RemovalTarget, options: Options)
     return options.daemonset_eviction_for_occupied_nodes if target.evict else options.daemonset_eviction_for_empty_nodes
 
 
-def fingerprint(pod: PodState) -> int:
-    """Return 32 bits of the pod's identity, which differ for a successor with the same name."""
-    return zlib.crc32(f"{pod.key}/{pod.uid}".encode())
-
-
 def evict(operation: Operation, context: StepContext, now: float) -> InProgress:
     """Request evictions for a part of one round: the pods after the cursor. At the end of a round, refused evictions
     are requested again in 10 s, or when the API says, until max-pod-eviction-time has passed; then the node is given
     up with the names of the pod and the budget. The outcome names the pods that were granted and refused in this
     step."""
-    progress = read(operation)
+    progress = without_recovered(read(operation), context)
+    if progress.to_undo:
+        return next_step(operation, progress, "evict")
     pods: Pods = {name: context.cluster.pods_on(name) for name in progress.live}
     progress = _with_groups(operation, progress, pods, context.options, now)
     granted: list[str] = []
@@ -125,6 +128,14 @@ def evict(operation: Operation, context: StepContext, now: float) -> InProgress:
         progress = with_eviction(progress, name, pod, eviction)
     outcome = outcome or _end_of_round(operation, progress, context, now)
     return msgspec.structs.replace(outcome, evicted=tuple(granted), refused=tuple(refused))
+
+
+def without_recovered(progress: Progress, context: StepContext) -> Progress:
+    """Return the progress with the nodes given up whose kubelet answers again."""
+    for name in progress.live:
+        if progress.nodes[name].unready:
+            progress = with_recovery(progress, name, context.cluster.node(name))
+    return progress
 
 
 def _with_groups(operation: Operation, progress: Progress, pods: Pods, options: Options, now: float) -> Progress:
@@ -250,15 +261,20 @@ def _blocking_rule(name: str, context: StepContext) -> str:
 def wait_for_pods(operation: Operation, context: StepContext, now: float) -> InProgress:
     """Wait for the evicted pods, at most their group's grace period and 30 s: a pod still present after that keeps the
     node (docs/reference/drain.md "Waiting for pods"). A pod that was bound in spite of taint and cordon keeps it,
-    too. A restart does not wait longer for a pod that was granted its eviction: a kubelet that is dead ends no pod, and
-    the restart is meant to end that."""
-    progress, options = read(operation), context.options
+    too. A restart, and a repair whose kubelet does not answer, wait for a pod that is being deleted for its own grace
+    period and 30 s, and then leave it: a kubelet that is dead ends no pod."""
+    progress, options = without_recovered(read(operation), context), context.options
     restarts = operation.spec.kind is OperationKind.RESTART_NODE
     targets = {target.node: target for target in operation.spec.targets}
     pauses: dict[str, float] = {}  # nodes whose pods are waited for -> seconds until the next look
     next_group = False
     for name in progress.live:
         node, pods = progress.nodes[name], context.cluster.pods_on(name)
+        leaves_ending = restarts or node.unready
+        if leaves_ending:
+            stuck = [fingerprint(pod) for pod in pods if must_go(pod, node, options, now) and _is_stuck(pod, now)]
+            progress = progress.change(name, stuck=(*node.stuck, *stuck))
+            node = progress.nodes[name]
         remaining = [pod for pod in pods if must_go(pod, node, options, now)]
         current = [pod for pod in remaining if _is_in_turn(pod, node, options, now)]
         limit = max((group_of(pod, options).grace for pod in current), default=0.0) + TERMINATION_SLACK
@@ -267,7 +283,7 @@ def wait_for_pods(operation: Operation, context: StepContext, now: float) -> InP
         )
         if stranger is not None:  # a pod with a planned name counts if it is not the evicted pod
             progress = progress.give_up(name, "NodeNotEmpty", f"pod {stranger.key} was bound to it during the drain")
-        elif current and node.wait.elapsed(now) >= limit and restarts:
+        elif current and node.wait.elapsed(now) >= limit and leaves_ending:
             progress = progress.change(name, stuck=(*node.stuck, *map(fingerprint, current)))
             next_group = next_group or len(remaining) > len(current)
         elif current and node.wait.elapsed(now) >= limit:
@@ -275,6 +291,9 @@ def wait_for_pods(operation: Operation, context: StepContext, now: float) -> InP
             progress = progress.give_up(name, "PodNotGone", why)
         elif current:
             pauses[name] = _next_look(current, node.wait, limit, now)
+            if leaves_ending:
+                until_stuck = min(pod.deleted for pod in current) + TERMINATION_SLACK - now
+                pauses[name] = max(LEAST, min(pauses[name], until_stuck))
         else:
             next_group = next_group or bool(remaining)
     pause = 0.0 if next_group else min(pauses.values(), default=0.0)
@@ -282,6 +301,11 @@ def wait_for_pods(operation: Operation, context: StepContext, now: float) -> InP
         progress = progress.change(name, wait=progress.nodes[name].wait.next(now, pause))
     step = "evict" if next_group else "gone" if pauses else "restart" if restarts else "delay"
     return next_step(operation, progress, step, pause)
+
+
+def _is_stuck(pod: PodState, now: float) -> bool:
+    """Return whether a pod should have ended 30 s ago: its deletion is due after its own grace period."""
+    return pod.deleted > 0.0 and now >= pod.deleted + TERMINATION_SLACK
 
 
 def _next_look(current: list[PodState], backoff: PollBackoff, limit: float, now: float) -> float:

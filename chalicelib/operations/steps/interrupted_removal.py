@@ -41,8 +41,8 @@ from chalicelib.operations.step_context import (
     for_provider,
     from_provider,
 )
-from chalicelib.operations.steps.drain import EVICTIONS_PER_STEP, fingerprint, grace_of, request_eviction, with_eviction
-from chalicelib.operations.steps.recheck import blocks_removal
+from chalicelib.operations.steps.drain import EVICTIONS_PER_STEP, grace_of, request_eviction, with_eviction
+from chalicelib.operations.steps.recheck import blocks_removal, fingerprint
 from chalicelib.operations.steps.remove_nodes import (
     confirm,
     foreign_removal,

@@ -11,11 +11,13 @@ drains the node, because the pod was promised that it may complete.
 
 from __future__ import annotations
 
+import zlib
+
 import msgspec
 
 from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.operation import Operation, RemovalTarget
-from chalicelib.model.outcome import Outcome
+from chalicelib.model.outcome import NODE_RECOVERED, Outcome
 from chalicelib.model.policy import Options
 from chalicelib.operations.removal_progress import Progress, next_step, read, stay_in_step
 from chalicelib.operations.step_context import NodeState, PodState, Recheck, StepContext
@@ -38,7 +40,7 @@ def recheck(operation: Operation, context: StepContext, now: float) -> Outcome:
         progress = check_ownership(progress, operation, target, node)
         if progress.nodes[target.node].kept:
             continue
-        if why := _unplanned_pod(target, context, now):
+        if why := _unplanned_pod(target, progress, context, now):
             progress = progress.give_up(target.node, "NodeNotEmpty", why)
         elif not (verdict := context.recheck(target.node)).clear:
             progress = progress.give_up(target.node, "NodeNotEmpty", describe(verdict))
@@ -75,7 +77,12 @@ def final_check(operation: Operation, progress: Progress, context: StepContext, 
         if node is None:
             continue
         progress = check_ownership(progress, operation, target, node)
-        pods = [pod.key for pod in context.cluster.pods_on(target.node) if blocks_removal(pod, context.options, now)]
+        stuck = frozenset(progress.nodes[target.node].stuck)
+        pods = [
+            pod.key
+            for pod in context.cluster.pods_on(target.node)
+            if blocks_removal(pod, context.options, now) and fingerprint(pod) not in stuck
+        ]
         if pods and not progress.nodes[target.node].kept:
             progress = progress.give_up(target.node, "NodeNotEmpty", f"pod {pods[0]} was bound to it during the drain")
     return msgspec.structs.replace(progress, looked=now)
@@ -98,7 +105,16 @@ def check_ownership(progress: Progress, operation: Operation, target: RemovalTar
         return progress.give_up(target.node, "Conflict", "its taint was taken off by somebody else")
     if node.scale_down_disabled:
         return progress.give_up(target.node, "Conflict", "annotation scale-down-disabled was set meanwhile")
-    return progress
+    return with_recovery(progress, target.node, node)
+
+
+def with_recovery(progress: Progress, name: str, node: NodeState | None) -> Progress:
+    """Give a sick node back whose kubelet answers again. node: as it is now. Once the vendor may have been asked to
+    restart it, that is the restart's own sign."""
+    known = progress.nodes[name]
+    if node is None or not (known.unready and node.ready) or known.restarting:
+        return progress
+    return progress.give_up(name, NODE_RECOVERED, "its kubelet answers again")
 
 
 def another_machine(operation: Operation, target: RemovalTarget, node: NodeState) -> str:
@@ -110,9 +126,13 @@ def another_machine(operation: Operation, target: RemovalTarget, node: NodeState
     return ""
 
 
-def _unplanned_pod(target: RemovalTarget, context: StepContext, now: float) -> str:
-    """Describe the pod that was not in the plan; empty if there is none."""
+def _unplanned_pod(target: RemovalTarget, progress: Progress, context: StepContext, now: float) -> str:
+    """Describe the pod that was not in the plan; empty if there is none. Where the kubelet does not answer, a pod that
+    is being deleted needs no plan: it is waited for, and then left."""
+    unready = progress.nodes[target.node].unready
     for pod in context.cluster.pods_on(target.node):
+        if unready and pod.deleted:
+            continue
         if blocks_removal(pod, context.options, now) and pod.key not in target.evict:
             return f"pod {pod.key} was bound to it after it was planned"
     for pod in context.cluster.pods_nominated(target.node):
@@ -124,6 +144,11 @@ def _unplanned_pod(target: RemovalTarget, context: StepContext, now: float) -> s
 def describe(recheck: Recheck) -> str:
     """Describe the pod that blocks a node, and the rule."""
     return f"pod {recheck.pod} holds it: {recheck.rule}" if recheck.pod else recheck.rule
+
+
+def fingerprint(pod: PodState) -> int:
+    """Return 32 bits of the pod's identity, which differ for a successor with the same name."""
+    return zlib.crc32(f"{pod.key}/{pod.uid}".encode())
 
 
 def blocks_removal(pod: PodState, options: Options, now: float) -> bool:

@@ -32,6 +32,7 @@ from chalicelib.kube.errors import ClusterError, NotFound
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
+from chalicelib.model.reason import DisruptionReason
 from chalicelib.model.timeouts import CONFIRM_TIME
 from chalicelib.operations.removal_progress import KEY, Progress, next_step, read, stay_in_step
 from chalicelib.operations.step_context import (
@@ -70,7 +71,8 @@ def look(operation: Operation, context: StepContext, now: float) -> Outcome:
             progress = progress.give_up(target.node, "Conflict", problem, untouched=True)
         else:
             cordoned = context.options.cordon_node_before_terminating and not node.unschedulable
-            progress = progress.change(target.node, cordoned=cordoned)
+            unready = operation.spec.reason == DisruptionReason.REPAIR.value and not node.ready
+            progress = progress.change(target.node, cordoned=cordoned, unready=unready)
     return next_step(operation, progress, "taint")
 
 
@@ -110,11 +112,12 @@ def taint(operation: Operation, context: StepContext, now: float) -> Outcome:
 
 def delete_nodes(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Delete the instances of the nodes still to be removed; the provider counts one that is gone or being deleted as
-    removed. If the final check is old (a message was lost, a function died), the nodes are checked again first.
+    removed. If the final check is old (a message was lost, a function died), the nodes are checked again first, and one
+    whose kubelet did not answer is always: it may answer again.
     Immediately before its own call, the provider verifies that each machine still belongs to that node and to no
     other."""
     progress = read(operation)
-    if now - progress.looked > CHECK_VALID_FOR:
+    if now - progress.looked > CHECK_VALID_FOR or any(progress.nodes[name].unready for name in progress.live):
         progress = final_check(operation, progress, context, now)
         if progress.to_undo:
             return next_step(operation, progress, "delete")

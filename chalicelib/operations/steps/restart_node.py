@@ -4,7 +4,8 @@
               any of them ► undo: untaint, uncordon; the operation has failed
 
 No size changes. The first steps are those of a removal (steps/remove_nodes.py), with its rules and limits; one pod that
-was granted its eviction does not hold the restart, because the kubelet of a sick node may end none.
+was granted its eviction does not hold the restart, because the kubelet of a sick node may end none. A kubelet that did
+not answer and answers again before the vendor is asked ends it.
 
 What the node says of its boot is recorded before the vendor is asked. An attempt that repeats the step therefore sees
 whether the machine has started again, and asks for nothing a second time then. A machine that has not may be asked for
@@ -28,8 +29,8 @@ from chalicelib.operations.step_context import (
     from_provider,
 )
 from chalicelib.operations.steps import remove_nodes
-from chalicelib.operations.steps.drain import evict, fingerprint, wait_for_pods
-from chalicelib.operations.steps.recheck import another_machine, blocks_removal, check_ownership, recheck
+from chalicelib.operations.steps.drain import evict, wait_for_pods
+from chalicelib.operations.steps.recheck import another_machine, blocks_removal, check_ownership, fingerprint, recheck
 from chalicelib.operations.steps.remove_nodes import give_up, narrow, polled_later, undo
 from chalicelib.providers.base import NodeRestarter
 
@@ -58,7 +59,7 @@ def restart(operation: Operation, context: StepContext, now: float) -> Outcome:
         if _has_restarted(progress.nodes[name], node):
             return next_step(operation, progress, "ready")
         progress = check_ownership(progress, operation, target, node)
-        evicted = {*progress.nodes[name].asked}
+        evicted = {*progress.nodes[name].asked, *progress.nodes[name].stuck}
         late = [
             pod.key
             for pod in context.cluster.pods_on(name)

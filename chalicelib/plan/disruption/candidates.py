@@ -13,7 +13,7 @@ only the PodDisruptionBudgets, which a plan uses up as it goes, are checked in t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 import msgspec
 import numpy as np
@@ -221,11 +221,13 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class DrainabilityChecker:
-    """The drain rules of one pass."""
+    """The drain rules of one pass. dead: names of nodes that are repaired because their kubelets do not answer. A pod
+    that is being deleted there is only waited for, so no rule holds it and it uses no budget. One of a StatefulSet
+    still needs a place, because its successor comes when it has gone; of the others the successors exist already."""
 
-    def __init__(self, state: ClusterState, pdbs: PdbTracker) -> None:
+    def __init__(self, state: ClusterState, pdbs: PdbTracker, dead: Container[str] = ()) -> None:
         snapshot = state.snapshot
-        self._state, self._classes, self._pdbs = state, snapshot.classes, pdbs
+        self._state, self._classes, self._pdbs, self._dead = state, snapshot.classes, pdbs, dead
         self._context = DrainContext.of(snapshot, state.options, state.now, pdbs)
         self._expendable = [is_expendable(cls, state.options) for cls in snapshot.classes]
         self._by_class: dict[int, tuple[Verdict | None, tuple[str, ...]]] = {}
@@ -244,6 +246,10 @@ class DrainabilityChecker:
         for pod in self._state.occupancy.on(node.name):
             if self._expendable[pod.cls]:
                 continue  # it dies with its node
+            if pod.deleted and node.name in self._dead:
+                owner = self._classes[pod.cls].owner
+                moving += [pod] if owner is not None and owner.kind == "StatefulSet" else []
+                continue
             verdict, names = self._verdict(pod)
             if verdict is not None and verdict is not MOVABLE:
                 if verdict.reason is not None:

@@ -21,6 +21,8 @@ from chalicelib.model.resources import ANNOUNCING_LABELS, CPU, MEMORY, offers_de
 _NOT_READY_TAINTS = frozenset(
     {"node.kubernetes.io/not-ready", "node.kubernetes.io/disk-pressure", "node.kubernetes.io/network-unavailable"}
 )
+_NEVER_REPORTED = frozenset({"", "NodeStatusNeverUpdated"})
+"""Reasons of a Ready condition that is Unknown because the kubelet has not reported yet."""
 STARTUP_PREFIXES = ("ignore-taint.cluster-autoscaler.kubernetes.io/", "startup-taint.cluster-autoscaler.kubernetes.io/")
 STATUS_PREFIX = "status-taint.cluster-autoscaler.kubernetes.io/"
 # kubeadm nodes of Cluster API have it until they are initialised.
@@ -90,7 +92,14 @@ def bucket(node: Node, *, exists: bool, ready: bool, startup_time: float, now: f
         return Bucket.SUSPENDED
     if ready:
         return Bucket.READY
-    return Bucket.NOT_STARTED if node.created + startup_time > now else Bucket.UNREADY
+    is_young = node.created + startup_time > now
+    return Bucket.NOT_STARTED if is_young and not has_started(node) else Bucket.UNREADY
+
+
+def has_started(node: Node) -> bool:
+    """Return whether a node that is not ready was so before: its kubelet has reported once, and does not any more."""
+    ready = node.condition("Ready")
+    return ready is not None and ready.status == "Unknown" and ready.reason not in _NEVER_REPORTED
 
 
 ZONE = "topology.kubernetes.io/zone"

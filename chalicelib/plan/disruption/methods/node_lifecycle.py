@@ -86,7 +86,8 @@ class _Renewal:
         self.budgets = context.budgets
         self.lifecycle = lifecycle_state(self.state)
         self.reservation = context.reservation or Reservation(self.state, self.simulated)
-        self.checker = DrainabilityChecker(self.state, self.budgets.pdbs)
+        dead = frozenset(item.node.name for item in self.lifecycle.due if _is_dead(item))
+        self.checker = DrainabilityChecker(self.state, self.budgets.pdbs, dead)
         policy = self.state.policy
         self.book = price_book(policy.prices, self.state.snapshot.groups, self.state.now, spot=policy.spot is not None)
         going = self.budgets.taken.union(unneeded)
@@ -419,6 +420,12 @@ class _Renewal:
             before = memory.get(restart.node, NodeMemory())
             memory[restart.node] = msgspec.structs.replace(before, restarted_at=self.state.now)
         return memory
+
+
+def _is_dead(item: DueNode) -> bool:
+    """Return whether a node is repaired whose kubelet does not answer."""
+    ready = item.node.condition("Ready")
+    return item.why is DisruptionReason.REPAIR and (ready is None or ready.status != "True")
 
 
 def _simulated(candidate: Candidate) -> SimulatedRemoval:
