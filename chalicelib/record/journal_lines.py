@@ -224,6 +224,7 @@ ERRORS = {  # by the class of the error
     "DeadlineExceeded": "it took too long",
     "timeout": "nodes did not join in time",
     "NodeNotReady": "the node did not come back",
+    "NodeRecovered": "the node answers again",
 }
 _LONGEST = 200  # characters of a vendor's message
 _REQUEST = re.compile(r"^[A-Z]{3,7} \S{1,500}: HTTP \d{3}(?:: |$)")

@@ -1,5 +1,6 @@
-"""Functions are killed while a node is repaired whose kubelet does not answer: each pod is evicted once, the machine goes
-at its vendor before its Node, and nothing is deleted by force (docs/reference/node-lifecycle.md "Dead kubelets")."""
+"""Functions are killed while a node is repaired whose kubelet does not answer: each pod is evicted once, the machine
+goes at its vendor before its Node, and nothing is deleted by force (docs/reference/node-lifecycle.md "Dead kubelets").
+"""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def test_a_repair_whose_node_recovers_delays_this_node_only() -> None:
     assert after.failed_removals["g-1"].until > START
 
 
-class Order:
+class DeletionOrder:
     """What was there when the vendor let the machine go."""
 
     def __init__(self, fixture: OperationFixture) -> None:
@@ -166,9 +166,9 @@ class Order:
 
 
 def test_a_dead_node_killed_anywhere_goes_at_the_vendor_first_and_once() -> None:
-    def run(kill_at: int | None) -> tuple[OperationFixture, Order, Outcome]:
+    def run(kill_at: int | None) -> tuple[OperationFixture, DeletionOrder, Outcome]:
         fixture = dead(kill_at=kill_at)
-        order = Order(fixture)
+        order = DeletionOrder(fixture)
         return fixture, order, fixture.play(repair())
 
     whole, order, outcome = run(None)
@@ -189,6 +189,7 @@ def test_a_dead_node_whose_kubelet_answers_is_given_back_wherever_a_function_is_
         return fixture, fixture.play(operation)
 
     whole, _ = run(None)
+    assert len(whole.checkpoints) >= 3
     for kill_at in range(len(whole.checkpoints)):
         fixture, outcome = run(kill_at)
         assert isinstance(outcome, Failed)

@@ -422,10 +422,10 @@ class _Renewal:
         return memory
 
 
-def _is_dead(item: DueNode) -> bool:
+def _is_dead(due_node: DueNode) -> bool:
     """Return whether a node is repaired whose kubelet does not answer."""
-    ready = item.node.condition("Ready")
-    return item.why is DisruptionReason.REPAIR and (ready is None or ready.status != "True")
+    ready = due_node.node.condition("Ready")
+    return due_node.why is DisruptionReason.REPAIR and (ready is None or ready.status != "True")
 
 
 def _simulated(candidate: Candidate) -> SimulatedRemoval:
