@@ -160,7 +160,7 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
     buckets = {node.name: bucket_of(node) for node in snapshot.nodes}
     node_labels = NodeLabels.of(snapshot)
     template_of = templates(snapshot, members, memory.templates, options, now, occupancy.on, lacking, node_labels)
-    template_of = _in_zones(template_of, groups, members, memory, snapshot, now)
+    template_of = _in_zones(template_of, groups, members, memory, snapshot.nodes, node_labels, now)
     zones = sick_zones(snapshot.nodes, owners, buckets, options)
     builder = _GroupStateBuilder(memory, policy, now, buckets, zones, frozenset(claims), announced)
     states = {
@@ -193,19 +193,20 @@ def _in_zones(
     groups: Iterable[NodeGroup],
     members: Mapping[str, Sequence[Node]],
     memory: Memory,
-    snapshot: Snapshot,
+    nodes: Sequence[Node],
+    node_labels: NodeLabels,
     now: float,
 ) -> dict[str, Template]:
-    """Return the templates; those of groups in several zones have none. members: group -> its nodes."""
-    elsewhere = {zone_label(node) for node in snapshot.nodes}
+    """Return the templates; those of groups in several zones have none. members: group -> its nodes; nodes: all."""
+    elsewhere = {zone_label(node) for node in nodes}
     templates_in_zones = dict(template_of)
     zone_labels: ZoneLabels | None = None
     for group in groups:
-        template, nodes = template_of.get(group.id), members.get(group.id, ())
+        template, joined = template_of.get(group.id), members.get(group.id, ())
         known, own = memory.templates.get(group.id), memory.groups.get(group.id, GroupMemory())
-        zones = zones_of_group(group, nodes, known, own, elsewhere, now) if template is not None else ()
+        zones = zones_of_group(group, joined, known, own, elsewhere, now) if template is not None else ()
         if template is not None and zones:
-            zone_labels = zone_labels or ZoneLabels(snapshot.nodes)
+            zone_labels = zone_labels or ZoneLabels(nodes, node_labels.csi.zone_keys())
             templates_in_zones[group.id] = with_zones(template, group.id, zones, zone_labels)
     return templates_in_zones
 

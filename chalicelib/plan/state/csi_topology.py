@@ -54,9 +54,9 @@ class CsiTopology:
         values = ((key, _place(labels, place)) for key, place in self._keys().items() if key not in labels)
         return {key: value for key, value in values if value}
 
-    def keys(self) -> frozenset[str]:
-        """Return the keys that say the zone or the region."""
-        return frozenset(self._keys())
+    def zone_keys(self) -> frozenset[str]:
+        """Return the keys that say the zone."""
+        return frozenset(key for key, place in self._keys().items() if place == ZONE_LABELS)
 
     def _keys(self) -> dict[str, tuple[str, ...]]:
         """Return the keys with the labels that have the same value: those of the zone or those of the region."""

@@ -63,7 +63,9 @@ class ZoneLabels:
     """Which labels say the zone of a node, by the cluster's nodes: every node that has such a label and a zone has the
     zone as its value. Of a label that was seen in one zone only, its name decides."""
 
-    def __init__(self, nodes: Iterable[Node]) -> None:
+    def __init__(self, nodes: Iterable[Node], of_drivers: frozenset[str] = frozenset()) -> None:
+        """of_drivers: keys of CSI drivers that say the zone (plan/state/csi_topology.py)."""
+        self.of_drivers = of_drivers
         self._values: dict[str, set[str]] = {}
         self._others: set[str] = set()
         for node in nodes:
@@ -76,7 +78,7 @@ class ZoneLabels:
 
     def says_zone(self, key: str) -> bool:
         """Return whether the value of a label is the zone of its node."""
-        if key in ZONE_KEYS:
+        if key in ZONE_KEYS or key in self.of_drivers:
             return True
         if key in self._others or key not in self._values:
             return False
@@ -87,6 +89,8 @@ def with_zones(template: Template, group: str, zones: Iterable[str], zone_labels
     """Return the template of a group in several zones: without a zone, and with the node of each zone beside it."""
     labels = template.node.labels
     keys = {*ZONE_KEYS, *filter(zone_labels.says_zone, labels)}
+    if template.model is None:
+        keys |= zone_labels.of_drivers
     plain = {key: value for key, value in labels.items() if key not in keys}
     by_zone = {
         zone: msgspec.structs.replace(

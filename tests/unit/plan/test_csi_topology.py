@@ -152,3 +152,15 @@ def test_quiet_passes_do_not_change_learnt_templates() -> None:
     assert before["g-b"].lacking_labels == (ALIBABA,)
     story.play(600.0)
     assert all(story.memory.templates[name] is row for name, row in before.items())
+
+
+@pytest.mark.parametrize("zone", ["", "a"])
+def test_group_in_several_zones_gets_the_key_of_a_known_driver_in_each_of_them(zone: str) -> None:
+    driver, key = KNOWN[0]
+    story = HourOfJoins(*bound_claim(driver, key, "b"))
+    template = node_object("t", labels={ZONE: zone} if zone else {})
+    story.group("g", in_zone("b", key), template=template, zones=("a", "b"))
+    story.around = csi_nodes(driver, key)
+    story.deploy("db", 1, volumes=MOUNT)
+    story.play(HOUR)
+    assert (story.pending(), story.bought_nodes()) == ([], 1)
