@@ -29,6 +29,7 @@ from chalicelib.providers.alicloud.node_template import (
     Blueprint,
     candidates,
     make_template,
+    possible_zones,
     priced_type,
     read_blueprints,
     read_tags,
@@ -469,6 +470,7 @@ class _AlicloudGroupBuilder:
             busy=busy_group(group, instances, activity),
             scale_down_held=no_removal(group),
             name=group.scaling_group_name,
+            zones=possible_zones(group, instances, template),
         )
 
     def priced(self, built: Sequence[NodeGroup], groups: Mapping[str, ScalingGroup]) -> tuple[NodeGroup, ...]:

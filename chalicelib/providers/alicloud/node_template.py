@@ -350,6 +350,15 @@ def _spot_label(group: ScalingGroup, blueprint: Blueprint) -> dict[str, str]:
     return {SPOT_LABEL: blueprint.spot} if valid and not mixed else {}
 
 
+def possible_zones(group: ScalingGroup, instances: Iterable[ScalingInstance], template: Node | None) -> tuple[str, ...]:
+    """Return the zones in which a new node of a group with several VSwitches may be, as far as its instances show them;
+    "" stands for the others, since the zone of a VSwitch is not read. template: of the group,
+    of which a tag may set the zone."""
+    if len(set(group.v_switch_ids or ())) < 2 or (template is not None and ZONE in template.labels):
+        return ()
+    return (*sorted({instance.zone_id for instance in instances} - {""}), "")
+
+
 def _zone_label(group: ScalingGroup, instances: Iterable[ScalingInstance]) -> dict[str, str]:
     """Return the zone of a group with one VSwitch, taken from its instances, because a VSwitch lies in one zone. Empty
     if there are several VSwitches or no instances; a tag may set the zone."""

@@ -80,7 +80,8 @@ _SILENT = frozenset({HEALTH_CHECK})
 class CapiState(msgspec.Struct, frozen=True):
     """unread: (kind, namespace) of failed lists, with the reason; namespace "" stands for all. clusters: (namespace,
     name) of all Clusters that were read. paused_clusters: of those whose spec pauses them. topology_replicas:
-    (namespace, cluster, topology name) of workers whose size is set in their Cluster's topology."""
+    (namespace, cluster, topology name) of workers whose size is set in their Cluster's topology. failure_domains:
+    (namespace, name) of a Cluster -> the names of its failure domains."""
 
     resources: dict[str, tuple[CapiResource, ...]]
     machines: tuple[CapiMachine, ...]
@@ -90,6 +91,7 @@ class CapiState(msgspec.Struct, frozen=True):
     topology_replicas: frozenset[tuple[str, str, str]] = frozenset()
     clusters: frozenset[tuple[str, str]] = frozenset()
     health_checks: tuple[CapiHealthCheck, ...] = ()
+    failure_domains: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def missing(self, kind: str, namespace: str) -> str:
         """Return why the objects of that kind in that namespace are unknown, empty if they are known."""
@@ -118,6 +120,7 @@ def read_capi_state(api: CapiApi, served: frozenset[str], namespaces: Sequence[s
         frozenset((*cluster.key, entry) for cluster in clusters for entry in cluster.sized),
         frozenset(cluster.key for cluster in clusters),
         checks,
+        {cluster.key: cluster.failure_domains for cluster in clusters},
     )
 
 

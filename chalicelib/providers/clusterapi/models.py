@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -24,6 +24,8 @@ DEFAULT_GROUP = "cluster.x-k8s.io"
 PAUSED = "cluster.x-k8s.io/paused"
 SKIP_REMEDIATION = "cluster.x-k8s.io/skip-remediation"
 INTERRUPTIBLE = "cluster.x-k8s.io/interruptible"
+MOST_DOMAINS = 50
+"""Failure domains of one object that are considered."""
 REVISION = "machinedeployment.clusters.x-k8s.io/revision"
 CAPACITY = "capacity.cluster-autoscaler.kubernetes.io/"
 
@@ -469,6 +471,13 @@ class ClusterSpec(msgspec.Struct, frozen=True):
     topology: Topology | None = None
 
 
+class ClusterStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """status of a Cluster. failure_domains: by name in v1beta1, a list in v1beta2; of any type, because a Cluster that
+    pauses its groups does so whatever else it says."""
+
+    failure_domains: Any = None
+
+
 class CapiCluster(msgspec.Struct, frozen=True):
     """A Cluster. It says whether its groups are paused, which only newer versions copy to a MachineDeployment, and
     which sizes its topology sets. A replicas field there is not visible on a MachineDeployment, yet the topology
@@ -477,6 +486,16 @@ class CapiCluster(msgspec.Struct, frozen=True):
 
     metadata: Metadata
     spec: ClusterSpec | None = None
+    status: ClusterStatus | None = None
+
+    @property
+    def failure_domains(self) -> tuple[str, ...]:
+        """The names of its failure domains, sorted, at most MOST_DOMAINS of them."""
+        domains = self.status.failure_domains if self.status is not None else None
+        if isinstance(domains, list):
+            domains = [domain.get("name") for domain in domains if isinstance(domain, dict)]
+        names = [name for name in domains if isinstance(name, str) and name] if isinstance(domains, list | dict) else []
+        return tuple(sorted(names)[:MOST_DOMAINS])
 
     @property
     def key(self) -> tuple[str, str]:

@@ -51,7 +51,7 @@ from chalicelib.providers.clusterapi.instances import (
 )
 from chalicelib.providers.clusterapi.machine_life import Repairers, Revisions, is_interruptible, rollout, work_on
 from chalicelib.providers.clusterapi.models import PAUSED, CapiAnnotations, CapiMachine, CapiResource
-from chalicelib.providers.clusterapi.node_template import Infra, make_template, no_infrastructure
+from chalicelib.providers.clusterapi.node_template import Infra, make_template, no_infrastructure, possible_zones
 from chalicelib.providers.clusterapi.settings import CapiSettings, any_matches
 
 PROVIDER = "clusterapi"
@@ -246,6 +246,9 @@ class _CapiGroupBuilder:
             name=resource.metadata.name,
             spot=is_interruptible(resource, machines, node_labels),
             busy=rollout(candidate.kind, resource, sets),
+            zones=possible_zones(
+                candidate.kind, resource, self._state.failure_domains.get(candidate.cluster, ()), self._settings
+            ),
         )
 
     def _instance(self, machine: CapiMachine, match: Match, restrained: Restraint, revisions: Revisions) -> Instance:

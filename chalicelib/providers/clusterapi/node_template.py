@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
@@ -23,6 +23,7 @@ from chalicelib.policy.vendors.clusterapi import ARCHITECTURES
 from chalicelib.providers.clusterapi.api import POOL, VERSION, ApiGroup, ServedList
 from chalicelib.providers.clusterapi.models import (
     CAPACITY,
+    MOST_DOMAINS,
     CapiResource,
     InfrastructureReference,
     is_domain,
@@ -168,6 +169,24 @@ def failure_domain(kind: str, resource: CapiResource) -> str:
     else:
         only = (template.spec.failure_domain if template and template.spec else "") or ""
     return only if is_label_value(only) else ""
+
+
+def possible_zones(
+    kind: str, resource: CapiResource, cluster_domains: Sequence[str], settings: CapiSettings
+) -> tuple[str, ...]:
+    """Return the zones in which a new Machine of a resource may be, if there are several: those of its own failure
+    domains, otherwise those of its Cluster. cluster_domains: of the Cluster. "" stands for zones whose names are
+    unknown, because they are not those of the failure domains."""
+    if failure_domain(kind, resource):
+        return ()
+    own = (resource.spec.failure_domains or []) if kind == POOL else []
+    template = resource.spec.template
+    if kind != POOL and template is not None and template.spec is not None and template.spec.failure_domain:
+        return ()
+    domains = sorted(name for name in dict.fromkeys(own or cluster_domains) if is_label_value(name))[:MOST_DOMAINS]
+    if len(domains) < 2:
+        return ()
+    return tuple(domains) if settings.zone_from_failure_domain else ("",)
 
 
 def _propagated_labels(resource: CapiResource, patterns: tuple[str, ...]) -> dict[str, str]:

@@ -49,7 +49,14 @@ from chalicelib.providers.huaweicloud.node_template import (
     is_spot_node,
     make_template,
 )
-from chalicelib.providers.huaweicloud.provider_ids import CceGroupNames, group_id, group_of, is_zone, placeholder
+from chalicelib.providers.huaweicloud.provider_ids import (
+    ANY_ZONE,
+    CceGroupNames,
+    group_id,
+    group_of,
+    is_zone,
+    placeholder,
+)
 from chalicelib.providers.price_reader import with_price
 from chalicelib.providers.services import TtlCache
 
@@ -406,6 +413,7 @@ class _CceGroupBuilder:
             spot=pool.template.spot or any(self._is_spot(machine) for machine in machines),
             restarts=has_servers(pool),
             busy=work_on_pool(pool),
+            zones=("",) if group.az == ANY_ZONE else (),
         )
 
     def priced(self, groups: Sequence[NodeGroup], pools: Iterable[NodePool]) -> list[NodeGroup]:

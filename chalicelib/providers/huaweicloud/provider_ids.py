@@ -17,6 +17,8 @@ from chalicelib.providers.errors import InvalidRequest
 from chalicelib.providers.huaweicloud.models import CceNode, NodePool, ScaleGroup, is_leaving
 from chalicelib.providers.node_identity import Identity, N
 
+ANY_ZONE = "random"
+"""The AZ of a group for each of whose nodes CCE chooses one."""
 _PLACEHOLDER = "placeholder-"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.ASCII | re.IGNORECASE)
 _PROJECT = re.compile(r"[0-9a-f]{32}\Z", re.ASCII)
@@ -94,7 +96,7 @@ def group_of(node: CceNode, pool: NodePool) -> ScaleGroup | None:
 
 def is_zone(az: str) -> bool:
     """Whether the text names an AZ. A pool may have `random`."""
-    return az not in {"", "random"}
+    return az not in {"", ANY_ZONE}
 
 
 def group_id(pool: str, group: str) -> str:

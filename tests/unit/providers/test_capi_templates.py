@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from chalicelib.model.node import Condition, Node, Taint
 from chalicelib.providers.clusterapi.api import DEPLOYMENT, POOL
-from chalicelib.providers.clusterapi.models import CapiResource
+from chalicelib.providers.clusterapi.models import CapiCluster, CapiResource
 from chalicelib.providers.clusterapi.node_template import (
     CapiTemplate,
     Infrastructure,
@@ -16,6 +17,7 @@ from chalicelib.providers.clusterapi.node_template import (
     make_template,
     no_infrastructure,
     parse_taint,
+    possible_zones,
 )
 from chalicelib.providers.clusterapi.settings import CapiSettings, read_settings
 from tests.cases import each_row
@@ -382,3 +384,43 @@ def test_capi_template_omits_startup_taints_and_unknown_effects() -> None:
     assert found == []
     assert len(warnings) == 2
     assert "'key1'" in warnings[0]
+
+
+@each_row(
+    ("kind", "spec", "cluster", "zones"),
+    [
+        (POOL, {"failureDomains": ["b", "a"]}, (), ("a", "b")),
+        (POOL, {"failureDomains": ["a"]}, ("a", "b"), ()),
+        (POOL, {}, ("a", "b"), ("a", "b")),
+        (DEPLOYMENT, {}, ("a", "b"), ("a", "b")),
+        (DEPLOYMENT, {}, ("a",), ()),
+        (DEPLOYMENT, {}, ("a", "not a label!"), ()),
+        (DEPLOYMENT, {"template": {"spec": {"failureDomain": "a"}}}, ("a", "b"), ()),
+        (DEPLOYMENT, {"template": {"spec": {"failureDomain": "not a label!"}}}, ("a", "b"), ()),
+    ],
+)
+def test_capi_resource_without_one_failure_domain_may_be_in_any(
+    kind: str, spec: Json, cluster: tuple[str, ...], zones: tuple[str, ...]
+) -> None:
+    resource = deployment("md-0")
+    resource["spec"] |= spec
+    expected = zones and ("",)
+
+    assert possible_zones(kind, as_resource(resource), cluster, CapiSettings()) == zones
+    other = CapiSettings(zone_from_failure_domain=False)
+    assert possible_zones(kind, as_resource(resource), cluster, other) == expected
+
+
+@each_row(
+    ("domains", "names"),
+    [
+        ({"b": {"controlPlane": True}, "a": {}}, ("a", "b")),
+        ([{"name": "b"}, {"name": "a", "controlPlane": False}, {"name": 7}, None], ("a", "b")),
+        (None, ()),
+        ("a", ()),
+        (7, ()),
+    ],
+)
+def test_capi_cluster_names_its_failure_domains_in_both_versions(domains: Any, names: tuple[str, ...]) -> None:
+    text = msgspec.json.encode({"metadata": {"name": "c"}, "status": {"failureDomains": domains}})
+    assert msgspec.json.decode(text, type=CapiCluster).failure_domains == names

@@ -376,3 +376,26 @@ def test_alicloud_observation_survives_arbitrary_vendor_answers(names: tuple[str
     (group,) = ess.groups()
     assert len({each.id for each in group.instances}) == len(group.instances) == count
     assert ("its instances could not be read" in group.error) == (count == 0), "an instance without an id hides others"
+
+
+@each_row(
+    ("switches", "tag", "zones"),
+    [
+        (["vsw-1"], "", ()),
+        (["vsw-1", "vsw-1"], "", ()),
+        (["vsw-1", "vsw-2"], "", ("cn-hangzhou-h", "cn-hangzhou-i", "")),
+        (["vsw-1", "vsw-2"], "cn-hangzhou-i", ()),
+        (None, "", ()),
+    ],
+)
+def test_alicloud_group_with_several_vswitches_is_in_several_zones(
+    switches: list[str] | None, tag: str, zones: tuple[str, ...]
+) -> None:
+    ess = EmulatedEss(0)
+    ess.fill(1, ZoneId="cn-hangzhou-i")
+    ess.fill(1, ZoneId="cn-hangzhou-h")
+    label = "k8s.io/cluster-autoscaler/node-template/label/topology.kubernetes.io/zone"
+    tags = {"Tags": [{"TagKey": label, "TagValue": tag}]} if tag else {}
+    ess.answers["asg-1"] = {"VSwitchIds": switches, **tags}
+
+    assert ess.groups()[0].zones == zones
