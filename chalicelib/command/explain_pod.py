@@ -10,7 +10,7 @@ from chalicelib.command.arguments import namespaced
 from chalicelib.command.explain_view import ExplainContext, Explanation, amounts, sentences, weakening
 from chalicelib.command.output import Table, plural
 from chalicelib.command.plan_output import by_pod, competing, sureness
-from chalicelib.model.plan import Plan, Removal, UnschedulablePods
+from chalicelib.model.plan import Plan, PodPlacement, Removal, UnschedulablePods
 from chalicelib.model.pod import Pod, PodClass
 from chalicelib.reasons.text import sentence, text
 from chalicelib.record.views import coded
@@ -155,8 +155,15 @@ def _promised(context: ExplainContext, key: str, subject: str) -> PodPart | None
         which = f"node {node}" if node else "a node that exists or is on its way"
         coming = ", which is on its way" if node and not exists else ""
         data |= {"verdict": "fitsExisting", **({"fitsOn": node, "upcoming": not exists} if node else {})}
-        return PodPart(f"{subject} fits on {which}{coming}: nothing is grown for it.{contest}", data)
+        return PodPart(f"{subject} fits on {which}{coming}: nothing is grown for it.{contest}{_waits(promise)}", data)
     return None
+
+
+def _waits(placement: PodPlacement | None) -> str:
+    """Return a sentence to append for a pod that waits for what its node does not have yet."""
+    if placement is None or not placement.lacks:
+        return ""
+    return f" The node is not finished, so this is not certain; still missing: {', '.join(placement.lacks)}."
 
 
 def _other_groups(plan: Plan, chosen: str) -> Table:

@@ -481,11 +481,14 @@ def promise_data(placement: PodPlacement) -> dict[str, Any]:
 
 
 def sureness(placement: PodPlacement | UnschedulablePods) -> dict[str, Any]:
-    """Return {"promised": …}, and {"onePlaceAmong": {"places": …, "among": […]}} for pods that compete for places."""
+    """Return {"promised": …}, and {"onePlaceAmong": {"places": …, "among": […]}} for pods that compete for places, and
+    {"lacks": […]} for pods that wait for what their node does not have yet."""
     contest = placement.one_place_among
     answer: dict[str, Any] = {"promised": isinstance(placement, PodPlacement) and placement.promised}
     if contest is not None and contest.places:
         answer["onePlaceAmong"] = {"places": contest.places, "among": list(contest.among)}
+    if isinstance(placement, PodPlacement) and placement.lacks:
+        answer["lacks"] = list(placement.lacks)
     return answer
 
 

@@ -11,12 +11,14 @@ from fractions import Fraction
 
 import msgspec
 
-from chalicelib.model.node import Node
+from chalicelib.model.node import Node, Taint
 from chalicelib.model.operation import AwaitedPods, Operation
 from chalicelib.model.reason import DisruptionReason, Reason
 from chalicelib.model.scaling_rules import RuleObject
 
 HOUR = 3600.0
+LONGEST_REST = 24 * HOUR
+"""Most seconds for which a part that new nodes do not have is not expected."""
 PRIOR_HOURS = 720
 """Hours of the prior of InterruptionRisk: one interruption in 30 days."""
 
@@ -162,6 +164,32 @@ class PurchaseAttempts(msgspec.Struct, frozen=True, omit_defaults=True):
     strays: tuple[str, ...] = ()
 
 
+class Part(StrEnum):
+    """The kinds of parts of a node that may come late or never; the last one is that a taint goes."""
+
+    LABEL = "label"
+    RESOURCE = "resource"
+    TAINT = "taint"
+
+    def of(self, name: str) -> str:
+        """Return a part in words."""
+        return f"{self.value} {name}"
+
+
+class Undelivered(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A part that a new node of a group did not have although its template has it. created: creation of the newest such
+    node. until: the part is not expected before; times: how often it was not there. taint: the one that did not go."""
+
+    until: float
+    times: int
+    created: float = 0.0
+    taint: Taint | None = None
+
+    def rests(self, now: float) -> bool:
+        """Return whether it is not expected now. A time that is too far ahead was written by a wrong clock."""
+        return now < self.until <= now + LONGEST_REST
+
+
 class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"failed_instances": "erred"}):
     """Memory per node group."""
 
@@ -185,6 +213,7 @@ class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"fail
     joins: JoinStatistics | None = None
     fallback_since: float = 0.0  # its nodes since then were bought because spot groups were not to be had
     attempts: PurchaseAttempts | None = None  # of a group in several zones
+    undelivered: dict[str, Undelivered] = {}  # by Part.of: what its new nodes do not have
 
 
 class NodeMemory(msgspec.Struct, frozen=True, omit_defaults=True):

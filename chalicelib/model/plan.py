@@ -38,7 +38,8 @@ class Contest(msgspec.Struct, frozen=True):
 class PodPlacement(msgspec.Struct, frozen=True, omit_defaults=True):
     """Pods and their expected place: on `node` (existing or upcoming), or on the number-th new node (from 1) of `group`
     in this plan. promised: whether each of these pods gets a place in every tried order of the scheduler; if not,
-    one_place_among lists the pods with which they compete, and the number of places."""
+    one_place_among lists the pods with which they compete, and the number of places. lacks: what the pods need and the
+    node, which is young, does not have yet, in words; then they are promised nothing."""
 
     pods: tuple[str, ...]
     node: str = ""
@@ -46,6 +47,7 @@ class PodPlacement(msgspec.Struct, frozen=True, omit_defaults=True):
     number: int = 0
     promised: bool = True
     one_place_among: Contest | None = None
+    lacks: tuple[str, ...] = ()
 
 
 class UnschedulablePods(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -77,6 +77,7 @@ class ReasonCode(StrEnum):
     AVOID_ANNOTATION = "DaemonSetEvictionAnnotationUsed"  # pod
     POOL_UNKNOWN = "PoolUnknown"  # where, name
     BAD_PROTECTION = "DoNotDisruptInvalid"  # pod, value
+    NEW_NODES_LACK = "NewNodesLack"  # group, what, until
 
     GROUP_IN_ZONES = "NodeGroupInSeveralZones"  # group, zones
 

@@ -46,6 +46,7 @@ from chalicelib.plan.prices import price_book
 from chalicelib.plan.repair import compatible, kept
 from chalicelib.plan.scale_up.planner import ScaleUpPlan
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.undelivered import undelivered_notes
 
 MOST_WARNINGS = 10
 """Maximum warnings of each kind, sorted by name: further ones add no information."""
@@ -237,9 +238,9 @@ def _spec(
 
 def _warnings(state: ClusterState) -> Iterator[Reason]:
     """Return what a cluster should not have, because it stops or misleads an autoscaler: AVOID_TAINT per node,
-    AVOID_ANNOTATION per pod of a DaemonSet, POOL_UNKNOWN per name, and BAD_PROTECTION per pod where nodes are
-    consolidated, at most MOST_WARNINGS of each. Cluster Autoscaler supports the first two, and the planner obeys them
-    in the same way."""
+    AVOID_ANNOTATION per pod of a DaemonSet, POOL_UNKNOWN per name, NEW_NODES_LACK per group, and BAD_PROTECTION per
+    pod where nodes are consolidated, at most MOST_WARNINGS of each. Cluster Autoscaler supports the first two, and the
+    planner obeys them in the same way."""
     tainted = (
         Reason.of(ReasonCode.AVOID_TAINT, node=node.name, taint=taint)
         for node in state.snapshot.nodes
@@ -252,6 +253,8 @@ def _warnings(state: ClusterState) -> Iterator[Reason]:
     for pod in _first_pods(state, marked):
         yield Reason.of(ReasonCode.AVOID_ANNOTATION, pod=pod.key)
     yield from islice(unknown_pools(state), MOST_WARNINGS)
+    known = {name: group.memory for name, group in state.groups.items()}
+    yield from islice(undelivered_notes(known, state.now), MOST_WARNINGS)
     if state.policy.consolidation.mode is ConsolidationMode.OFF:
         return
     invalid = {

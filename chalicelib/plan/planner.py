@@ -82,6 +82,7 @@ def plan_cluster(
         budget.begin(PlanStage.UNLIMITED)
         scale_up = unplanned_scale_up(state, simulated, pending, seed, budget)
 
+    simulated.wait_for_nothing()
     grown = {increase.group: increase.to_size - increase.from_size for increase in scale_up.scale_ups}
 
     def removals(*, judged: bool) -> DisruptionPlan:

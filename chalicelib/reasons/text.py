@@ -234,6 +234,10 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
         _fixed("the annotation karpenter.sh/do-not-disrupt does not protect its pod"),
         lambda r: f"pod {_p(r, 'pod')}: '{_p(r, 'value')}' is neither true nor a duration such as 2h",
     ),
+    ReasonCode.NEW_NODES_LACK: (
+        lambda r: f"new nodes of group {_p(r, 'group')} are not what its template says",
+        lambda r: f"{_p(r, 'what')}; none is bought for that until {format_time(_n(r, 'until'))}",
+    ),
     ReasonCode.PODS_OFF: (_fixed("scaleUp.unschedulablePods is false"), None),
     ReasonCode.POOL_MIN_SIZE: (_fixed("min pool size reached"), lambda r: f"pool {_p(r, 'pool')}, min {_p(r, 'min')}"),
     ReasonCode.RULE_NEEDS_NODE: (

@@ -120,8 +120,9 @@ class _Report:
                 fits += keys
             # Of a node that exists, the labels are known.
             unsure = row >= self.simulated.real and relies(cls, unsure_labels, nodes[row], self.simulated)
-            promised = contest is None and not unsure and row not in unsure_rows
-            promises.append(PodPlacement(keys, node, group, number, promised, contest))
+            lacks = () if group else self.simulated.unfinished.missing(cls, row)
+            promised = contest is None and not unsure and not lacks and row not in unsure_rows
+            promises.append(PodPlacement(keys, node, group, number, promised, contest, lacks))
         return ScaleUpPlan(
             scale_ups=self._scale_ups(pods),
             fits=tuple(fits),
@@ -282,16 +283,16 @@ def _backoff_reason(backoff: Backoff) -> Reason:
 
 
 def _merged(promises: list[PodPlacement]) -> tuple[PodPlacement, ...]:
-    """Return per place one entry for pods with a guaranteed place and one for those that compete with the same
-    others."""
-    pods: dict[tuple[str, str, int, bool, tuple[str, ...]], list[str]] = {}
+    """Return per place one entry for pods with a guaranteed place, and one for those that compete with the same others
+    or wait for the same parts of the node."""
+    pods: dict[tuple[str, str, int, bool, tuple[str, ...], tuple[str, ...]], list[str]] = {}
     contests: dict[tuple[str, ...], Contest | None] = {}
     for promise in promises:
         among = promise.one_place_among.among if promise.one_place_among is not None else ()
         contests[among] = promise.one_place_among
-        key = promise.node, promise.group, promise.number, not promise.promised, among
+        key = promise.node, promise.group, promise.number, not promise.promised, among, promise.lacks
         pods.setdefault(key, []).extend(promise.pods)
     return tuple(
-        PodPlacement(tuple(sorted(keys)), node, group, number, not unsure, contests[among])
-        for (node, group, number, unsure, among), keys in sorted(pods.items())
+        PodPlacement(tuple(sorted(keys)), node, group, number, not unsure, contests[among], lacks)
+        for (node, group, number, unsure, among, lacks), keys in sorted(pods.items())
     )

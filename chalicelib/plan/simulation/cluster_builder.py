@@ -12,6 +12,7 @@ from chalicelib.plan.demand.pending_pods import is_expendable
 from chalicelib.plan.predicates import NotSimulated
 from chalicelib.plan.simulation.pod_constraints import Counting, Matching, PodConstraintTable
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, renamed
+from chalicelib.plan.simulation.unfinished_rows import UnfinishedRow
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.node_templates import Template
 from chalicelib.plan.state.purchase_attempts import coming_in_zones
@@ -32,6 +33,15 @@ def build(
     snapshot, options = state.snapshot, state.options
     starting = {name for name, kind in state.buckets.items() if kind is Bucket.NOT_STARTED and name in state.group_of}
     real = sorted((node for node in snapshot.nodes if node.name not in starting), key=attrgetter("name"))
+    unfinished: dict[int, UnfinishedRow] = {}
+    if state.unfinished:
+        real.sort(key=lambda node: node.name in state.unfinished)  # pods prefer a place that is certain
+        unfinished = {
+            row: UnfinishedRow(node, state.unfinished[node.name])
+            for row, node in enumerate(real)
+            if node.name in state.unfinished
+        }
+        real = [state.completed.get(node.name, node) for node in real]
     upcoming = _upcoming_nodes(state)
     table = NodeTable([*real, *(node for node, _ in upcoming)], columns)
     # What a malformed pod requests is unknown, so its node offers no room.
@@ -68,6 +78,7 @@ def build(
             for name, group in sorted(state.groups.items())
             if group.template is not None and group.template.in_zones
         },
+        unfinished=unfinished,
     )
     in_zones = frozenset(name for name, group in state.groups.items() if group.zones)
     simulated.doubt(

@@ -21,6 +21,7 @@ from chalicelib.plan.demand.pending_pods import PodBatch
 from chalicelib.plan.predicates import NotSimulated
 from chalicelib.plan.simulation.pod_constraints import Counting, PodConstraints, PodConstraintTable, SpreadConstraint
 from chalicelib.plan.simulation.pod_topology import ExistingNodeTopology
+from chalicelib.plan.simulation.unfinished_rows import UnfinishedRow, UnfinishedRows
 from chalicelib.plan.simulation.unknown_zones import UnknownZones
 from chalicelib.plan.simulation.volume_limits import Attached
 from chalicelib.plan.state.node_labels import own_keys
@@ -50,8 +51,8 @@ class SimulatedCluster:
     here (plan/scale_up/headroom.py). held: node name -> why it is neither removed nor given more pods. late: whether
     the search must stop. check: raises OutOfTime; called before every question about a class. unsettled: whether the
     search stopped before all pods were tried on existing nodes. unsure_nodes: names of upcoming nodes that are taken
-    to come in a zone which nobody promises; zones: the verdicts on nodes whose zone is unknown. Only the methods change
-    these.
+    to come in a zone which nobody promises; zones: the verdicts on nodes whose zone is unknown. unfinished: rows of
+    nodes that still lack something; the table has them as they will be. Only the methods change these.
     """
 
     def __init__(
@@ -70,9 +71,11 @@ class SimulatedCluster:
         budget: TimeBudget,
         nominated: Sequence[tuple[int | None, int]] = (),
         in_zones: Mapping[str, Mapping[str, Node]] | None = None,
+        unfinished: Mapping[int, UnfinishedRow] | None = None,
     ) -> None:
         """limits: per row, the attach limits of its CSI drivers; nominated: row and class of pods that are nominated to
-        a node; in_zones: of groups in several zones, zone -> a new node there."""
+        a node; in_zones: of groups in several zones, zone -> a new node there; unfinished: rows of nodes that still
+        lack something."""
         self.table, self.open, self.classes, self.real, self.base = table, is_open, classes, real, len(table)
         self.constraints, self.volumes, self.counting, self.held = constraints, volumes, counting, held
         self.late, self.check = budget.late, budget.check
@@ -89,6 +92,8 @@ class SimulatedCluster:
         for row, cls in nominated:
             if volumes.concerns(cls):
                 self.attached.expect(row, cls)
+        self.unfinished = UnfinishedRows(unfinished or {}, table.columns, classes, volumes)
+        self._waits_for_nothing = False
         self._static: dict[int, Bools] = {}
         self._masks: dict[object, Bools] = {}
         self._confined: dict[int, Callable[[int], bool]] = {}
@@ -110,11 +115,26 @@ class SimulatedCluster:
             if self.volumes.concerns(cls):
                 mask = mask & self.volumes.mask(cls, self.table)
             mask = self.zones.with_unknown(cls, self.table, mask)
+            if self.unfinished:
+                mask = self._with_unfinished(cls, mask)
             if cls in self._confined:
                 inside = map(self._confined[cls], range(len(self.table)))
                 mask = mask & np.fromiter(inside, dtype=np.bool_, count=len(self.table))
             self._static[cls] = mask
         return mask
+
+    def _with_unfinished(self, cls: int, mask: Bools) -> Bools:
+        """Add the unfinished rows that take a class as they are."""
+        rows, taking = self.unfinished.rows, self.unfinished.taking(cls)
+        changed = mask.copy()
+        changed[rows] = taking if self._waits_for_nothing else mask[rows] | taking
+        return changed
+
+    def wait_for_nothing(self) -> None:
+        """Let unfinished nodes be as they are, from now on: a pod that moves cannot wait for what they lack."""
+        if self.unfinished:
+            self._waits_for_nothing = True
+            self._static.clear()
 
     def confine(self, cls: int, inside: Callable[[int], bool]) -> None:
         """Restrict a class of virtual pods to the rows for which `inside` is true, future rows included."""

@@ -28,7 +28,7 @@ from chalicelib.plan.state import backoff
 from chalicelib.plan.state.group_membership import Shares, contested_instances, names_for_message, shares, trusted
 from chalicelib.plan.state.interruptions import Announcement, acted_on, announcements, vendor_upcoming
 from chalicelib.plan.state.node_labels import NodeLabels
-from chalicelib.plan.state.node_templates import Template, templates
+from chalicelib.plan.state.node_templates import Newcomers, Template, templates
 from chalicelib.plan.state.readiness import (
     Bucket,
     announces_device,
@@ -41,6 +41,8 @@ from chalicelib.plan.state.readiness import (
     zone_of,
 )
 from chalicelib.plan.state.spot_groups import marked_spot
+from chalicelib.plan.state.undelivered import judge_newcomers
+from chalicelib.plan.state.unfinished_nodes import Members, ObservedNodes, Unfinished
 from chalicelib.plan.state.zones import ZoneLabels, with_zones, zone_label, zones_of_group
 from chalicelib.plan.tables import Bools, Ints
 
@@ -97,7 +99,8 @@ class ClusterState(msgspec.Struct, frozen=True):
     instance cannot be determined; such a node belongs to no group. lacking: nodes without an announced device. at_risk:
     node -> the notice that its vendor takes it back (plan/state/interruptions.py), of the nodes that are evacuated.
     announced: the same of all nodes, with the signals. leaving: nodes that are evacuated, that an operation removes or
-    restarts, or that have the taint of a removal; restarting: those of them that come back."""
+    restarts, or that have the taint of a removal; restarting: those of them that come back. unfinished: young node that
+    is ready -> what it lacks so far (plan/state/unfinished_nodes.py); completed: the same nodes as they will be."""
 
     snapshot: Snapshot
     policy: Policy
@@ -116,6 +119,8 @@ class ClusterState(msgspec.Struct, frozen=True):
     at_risk: Mapping[str, InterruptionNotice] = {}
     announced: Mapping[str, Announcement] = {}
     restarting: frozenset[str] = frozenset()
+    unfinished: Mapping[str, Unfinished] = {}
+    completed: Mapping[str, Node] = {}
 
     @property
     def options(self) -> Options:
@@ -146,7 +151,7 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
     deleted |= _without_instance(removing, groups) | at_risk.keys()
     occupancy = Occupancy(snapshot)
     lacking = _lacking_devices(snapshot.nodes, owners, groups)
-    startup = {group.id: time for group in groups if (time := group.options.max_node_startup_time) is not None}
+    startup = {group.id: _startup_time(group, options) for group in groups}
 
     def bucket_of(node: Node) -> Bucket:
         ready = node.name not in lacking and works(node, options)
@@ -159,8 +164,16 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
 
     buckets = {node.name: bucket_of(node) for node in snapshot.nodes}
     node_labels = NodeLabels.of(snapshot)
-    template_of = templates(snapshot, members, memory.templates, options, now, occupancy.on, lacking, node_labels)
-    template_of = _in_zones(template_of, groups, members, memory, snapshot.nodes, node_labels, now)
+
+    def templates_of(part: Members, newcomers: Newcomers | None) -> dict[str, Template]:
+        some = groups if part is members else tuple(group for group in groups if group.id in part)
+        known = memory.templates, options, now, occupancy.on, lacking, node_labels
+        expected = templates(msgspec.structs.replace(snapshot, groups=some), part, *known, newcomers)
+        return _in_zones(expected, some, members, memory, snapshot.nodes, node_labels, now)
+
+    observed = ObservedNodes(snapshot, members, buckets, startup, memory, options, now)
+    memory, young = judge_newcomers(observed, templates_of)
+    template_of = templates_of(members, young.newcomers)
     zones = sick_zones(snapshot.nodes, owners, buckets, options)
     builder = _GroupStateBuilder(memory, policy, now, buckets, zones, frozenset(claims), announced)
     states = {
@@ -185,6 +198,8 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
         announced=announced,
         restarting=restarting,
         node_labels=node_labels,
+        unfinished=young.unfinished,
+        completed=young.newcomers.completed,
     )
 
 
@@ -257,6 +272,11 @@ def _credible(group: NodeGroup) -> NodeGroup:
     if group.target >= 0 or group.error:
         return group
     return msgspec.structs.replace(group, error=f"the provider says that its target size is {group.target}")
+
+
+def _startup_time(group: NodeGroup, options: Options) -> float:
+    own = group.options.max_node_startup_time
+    return options.max_node_startup_time if own is None else own
 
 
 def _timed(group: NodeGroup, memory: GroupMemory, policy: Policy) -> NodeGroup:

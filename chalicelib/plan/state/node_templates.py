@@ -21,7 +21,7 @@ from operator import attrgetter
 import msgspec
 
 from chalicelib.model.group import NodeGroup
-from chalicelib.model.memory import LearntTemplate
+from chalicelib.model.memory import LearntTemplate, Part, Undelivered
 from chalicelib.model.node import DELETION_CANDIDATE, HOSTNAME_LABEL, TO_BE_DELETED, Node
 from chalicelib.model.pod import Pod, PodClass, Toleration
 from chalicelib.model.policy import Options
@@ -30,15 +30,26 @@ from chalicelib.model.snapshot import DaemonSet, Snapshot
 from chalicelib.plan.predicates import matches_node, untolerated
 from chalicelib.plan.state.interruptions import INTERRUPTION_TAINTS
 from chalicelib.plan.state.node_labels import NodeLabels, is_named_after_nodes
-from chalicelib.plan.state.readiness import STATUS_PREFIX, announces_device, is_startup_taint, lacks_device, works
+from chalicelib.plan.state.readiness import (
+    STATUS_PREFIX,
+    announces_device,
+    is_startup_taint,
+    is_young,
+    lacks_device,
+    works,
+)
 
 TEMPLATE_LABEL = "cluster-autoscaler.kubernetes.io/template-node"
 _SETTLED = 60.0  # seconds that a node must have been ready, strictly, to serve as a template
-_COPIES = frozenset({"node", "unready node"})  # sources that are nodes of the cluster, with pods on them
+COPY = "node"
+"""The source of a template that is the copy of a settled node."""
+PROVIDER = "provider"
+"""The source of a template that is the vendor's own."""
+_COPIES = frozenset({COPY, "unready node"})  # sources that are nodes of the cluster, with pods on them
 _REFRESHES = 10  # an unchanged template is renewed this many times before it would expire
 _UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 _ADMINISTRATORS = "kube-system"  # the namespace in which no tenant creates pods
-_PASSING_TAINTS = frozenset({
+PASSING_TAINTS = frozenset({
     "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable",
     "node.kubernetes.io/memory-pressure", "node.kubernetes.io/disk-pressure", "node.kubernetes.io/pid-pressure",
     "node.kubernetes.io/network-unavailable", _UNINITIALIZED, "node.cloudprovider.kubernetes.io/shutdown",
@@ -46,7 +57,7 @@ _PASSING_TAINTS = frozenset({
     "node.cluster.x-k8s.io/outdated-revision",  # set while a rollout replaces this node
     *INTERRUPTION_TAINTS,
 })  # fmt: skip
-_BETA_LABELS = (
+BETA_LABELS = (
     ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"),
     ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"),
     ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"),
@@ -83,6 +94,15 @@ class Template(msgspec.Struct, frozen=True):
     in_zones: dict[str, Node] = {}
 
 
+class Newcomers(msgspec.Struct, frozen=True):
+    """What templates need of new nodes. young: names of nodes that may still be getting what they lack. completed: the
+    unfinished ones of them as they will be. undelivered: group -> what its new nodes turned out not to have."""
+
+    young: frozenset[str] = frozenset()
+    completed: Mapping[str, Node] = {}
+    undelivered: Mapping[str, Mapping[str, Undelivered]] = {}
+
+
 def templates(
     snapshot: Snapshot,
     members: Mapping[str, Sequence[Node]],
@@ -92,23 +112,28 @@ def templates(
     pods_on: Callable[[str], Sequence[Pod]],
     lacking: Collection[str],
     node_labels: NodeLabels | None = None,
+    newcomers: Newcomers | None = None,
 ) -> dict[str, Template]:
     """Return the template of every group that has one. members: group id -> its nodes; learnt: Memory.templates;
     pods_on: a node's pods, called for the nodes that are copied; lacking: nodes that lack an announced device;
-    node_labels: of the snapshot, where they are known already."""
+    node_labels: of the snapshot, where they are known already; newcomers: None if there are none."""
     node_labels = node_labels or NodeLabels.of(snapshot)
     limits = {csi_node.name: csi_node.limits for csi_node in snapshot.storage.csi_nodes}
     daemonsets = {daemon.uid: daemon for daemon in snapshot.daemonsets}
+    newcomers = newcomers or Newcomers()
     result: dict[str, Template] = {}
     for group in snapshot.groups:
         nodes = members.get(group.id, ())
-        model, source = _model(group, nodes, learnt.get(group.id), options, now, lacking)
+        model, source = _model(group, nodes, learnt.get(group.id), options, now, lacking, newcomers)
         if model is None:
             continue
-        if source != "node":
+        is_real = source in _COPIES or newcomers.completed.get(model.name) is model
+        if source != COPY:
             model = _with_csi_labels(model, source, learnt.get(group.id), node_labels)
-        own = _own_keys(model, source, learnt.get(group.id), node_labels)
+        own = node_labels.own(model) if is_real else _own_keys(model, source, learnt.get(group.id), node_labels)
         clean = sanitised(model, f"template-node-for-{group.id}", options, own)
+        if parts := newcomers.undelivered.get(group.id):
+            clean = _without_parts(clean, parts)
         if source in _COPIES:
             daemons = _pods_of_copies(pods_on(model.name), model, clean, snapshot, options, daemonsets)
             reporting = [model.name]
@@ -133,37 +158,68 @@ def _model(
     options: Options,
     now: float,
     lacking: Collection[str],
+    newcomers: Newcomers,
 ) -> tuple[Node | None, str]:
-    """Return the node that is copied, and its source; None: there is none."""
+    """Return the node that is copied, and its source; None: there is none. An unfinished node is no source, but where
+    no finished node is one, it shows what else a new node is, rather than what was learnt or its vendor."""
+    young, completed = newcomers.young, newcomers.completed
     equipped = _fully_equipped(node for node in nodes if node.name not in lacking)
-    real = next((node for node in equipped if settled(node, now, options)), None)
+    usable = [node for node in equipped if settled(node, now, options)]
+    finished = (node for node in usable if node.name not in completed)
+    real = min(finished, key=lambda node: (node.name in young, node.name), default=None)
     if real is not None:
-        return real, "node"
+        return real, COPY
+    unfinished = next((completed[node.name] for node in usable), None)
     announced = group.template is not None and announces_device(group.template)
     if learnt is not None and not group.template_devices and lacks_device(learnt.node, announced=announced):
         learnt = None
     if learnt is not None and now <= learnt.learnt_at + options.node_info_cache_expire_time:
-        return learnt.node, "learnt"
+        return unfinished or learnt.node, "learnt"
     if group.template is not None:
         template = with_allocatable(group.template, [learnt.node, *equipped] if learnt is not None else equipped)
-        # Some pods still use old label names. Kubelets set them, providers do not.
-        old = {beta: template.labels[stable] for stable, beta in _BETA_LABELS if stable in template.labels}
-        # The labels that a node of the group has joined without are removed: the vendor's promise was wrong, and
-        # another node would not have them either. A node that its cloud provider has not initialised may get more.
         joined = [node for node in nodes if works(node, options) and node.taint(_UNINITIALIZED) is None]
-        labels = {
-            key: text for key, text in {**old, **template.labels}.items() if all(key in node.labels for node in joined)
-        }
-        return msgspec.structs.replace(template, labels=labels), "provider"
+        labels = {**_beta_labels(template, joined), **template.labels}
+        # The labels that a node of the group has joined without are removed: the vendor's promise was wrong, and
+        # another node would not have them either. A young node may get more.
+        grown_up = [node for node in joined if node.name not in young]
+        labels = {key: text for key, text in labels.items() if all(key in node.labels for node in grown_up)}
+        return unfinished or msgspec.structs.replace(template, labels=labels), PROVIDER
     # A leaving node comes last: it is a worse template than any other node, but better than none.
     unready = (node for node in equipped if node.allocatable)
     return min(unready, key=lambda node: node.taint(TO_BE_DELETED) is not None, default=None), "unready node"
 
 
+def _beta_labels(template_node: Node, joined: Sequence[Node]) -> dict[str, str]:
+    """Return the old names of a vendor's labels: some pods still use them. Cloud providers set both at once, if at all;
+    where a node of the group has the new name alone, no new node gets the old one."""
+    return {
+        beta: template_node.labels[stable]
+        for stable, beta in BETA_LABELS
+        if stable in template_node.labels
+        and not any(stable in node.labels and beta not in node.labels for node in joined)
+    }
+
+
+def _without_parts(template_node: Node, parts: Mapping[str, Undelivered]) -> Node:
+    """Return a template as new nodes turned out to be. parts: GroupMemory.undelivered, those that rest now."""
+    taints = tuple(part.taint for part in parts.values() if part.taint is not None)
+    amounts = {
+        name: amount for name, amount in template_node.allocatable.items() if Part.RESOURCE.of(name) not in parts
+    }
+    return msgspec.structs.replace(
+        template_node,
+        labels={key: value for key, value in template_node.labels.items() if Part.LABEL.of(key) not in parts},
+        allocatable=amounts,
+        taints=tuple(dict.fromkeys((*template_node.taints, *taints))),
+    )
+
+
 def settled_node(nodes: Iterable[Node], now: float, options: Options) -> Node | None:
     """Return the node of a group that its template would be copied from, None if there is none."""
     equipped = _fully_equipped(node for node in nodes if not lacks_device(node))
-    return next((node for node in equipped if settled(node, now, options)), None)
+    usable = (node for node in equipped if settled(node, now, options))
+    youth = options.max_node_startup_time
+    return min(usable, key=lambda node: (is_young(node, youth, now), node.name), default=None)
 
 
 def _fully_equipped(nodes: Iterable[Node]) -> list[Node]:
@@ -249,11 +305,8 @@ def _with_csi_labels(model_node: Node, source: str, learnt: LearntTemplate | Non
 
 
 def _own_keys(model_node: Node, source: str, learnt: LearntTemplate | None, node_labels: NodeLabels) -> frozenset[str]:
-    """Return the keys of the labels of one node of a template's model, of which only a copied node has a real name. In
-    a row of an earlier release their values are still among the labels: the cluster's nodes or the key tell which they
-    are."""
-    if source in _COPIES:
-        return node_labels.own(model_node)
+    """Return the keys of the labels of one node of a model that is no real node and has no real name. In a row of an
+    earlier release their values are still among the labels: the cluster's nodes or the key tell which they are."""
     if source != "learnt" or learnt is None:
         return node_labels.per_node_keys & model_node.labels.keys()
     by_nodes = {key for key in model_node.labels if node_labels.is_of_nodes(key)}
@@ -278,7 +331,7 @@ def _without_identity(node: Node, name: str, options: Options) -> Node:
     taints = tuple(
         taint
         for taint in node.taints
-        if taint.key not in _PASSING_TAINTS
+        if taint.key not in PASSING_TAINTS
         and taint.key not in options.status_taint
         and not taint.key.startswith(STATUS_PREFIX)
         and not is_startup_taint(taint.key, options)

@@ -92,8 +92,13 @@ def bucket(node: Node, *, exists: bool, ready: bool, startup_time: float, now: f
         return Bucket.SUSPENDED
     if ready:
         return Bucket.READY
-    is_young = node.created + startup_time > now
-    return Bucket.NOT_STARTED if is_young and not has_started(node) else Bucket.UNREADY
+    starts = is_young(node, startup_time, now) and not has_started(node)
+    return Bucket.NOT_STARTED if starts else Bucket.UNREADY
+
+
+def is_young(node: Node, startup_time: float, now: float) -> bool:
+    """Return whether a node may still be getting what it lacks. startup_time: maxNodeStartupTime of its group."""
+    return node.created + startup_time > now
 
 
 def has_started(node: Node) -> bool:
