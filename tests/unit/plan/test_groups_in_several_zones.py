@@ -10,6 +10,8 @@ import pytest
 
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
+from chalicelib.model.reason import ReasonCode
+from chalicelib.reasons.text import text
 from tests.builders import ZONE
 from tests.unit.plan.hour_of_joins import HOUR, MINUTE, HourOfJoins, Json, Shape, node_object
 
@@ -262,3 +264,122 @@ def test_coming_node_of_an_attempt_takes_other_pods_too() -> None:
     story.play(MINUTE)
 
     assert story.bought_nodes() == 1
+
+
+CSI_ZONE = "topology.diskplugin.csi.alibabacloud.com/zone"
+
+
+def _with_csi(shape: Shape) -> Shape:
+    def both(name: str, age: float) -> Json:
+        node = shape(name, age)
+        node["metadata"]["labels"][CSI_ZONE] = node["metadata"]["labels"][ZONE]
+        return node
+
+    return both
+
+
+def _bound_disk(zone: str) -> list[Json]:
+    terms = [{"matchExpressions": [{"key": CSI_ZONE, "operator": "In", "values": [zone]}]}]
+    volume = {
+        "kind": "PersistentVolume",
+        "apiVersion": "v1",
+        "metadata": {"name": "pv"},
+        "spec": {
+            "capacity": {"storage": "10Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "disk",
+            "claimRef": {"namespace": "default", "name": "data"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+            "csi": {"driver": "diskplugin.csi.alibabacloud.com", "volumeHandle": "d-1"},
+        },
+        "status": {"phase": "Bound"},
+    }
+    claim = {
+        "kind": "PersistentVolumeClaim",
+        "apiVersion": "v1",
+        "metadata": {"name": "data", "namespace": "default", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "disk",
+            "volumeName": "pv",
+            "resources": {"requests": {"storage": "10Gi"}},
+        },
+        "status": {"phase": "Bound"},
+    }
+    return [volume, claim]
+
+
+@pytest.mark.parametrize("size", [2, 0], ids=["with nodes", "empty"])
+def test_volume_that_names_the_zone_by_the_key_of_its_driver_gets_attempts(size: int) -> None:
+    template = None if size else node_object("template")
+    story = hour(_with_csi(first_then(["a", "b"], "a", "b")), size=size, template=template, zones=("a", "b"))
+    story.objects += _bound_disk("b")
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    story.deploy("db", 1, "4", volumes=[volume])
+
+    assert promised(first_purchase(story)) == {False}
+    story.play(HOUR)
+
+    assert not story.pending()
+    assert story.bought_nodes() <= 1 + 3
+
+
+def test_balanced_groups_in_several_zones_grow_evenly() -> None:
+    story = HourOfJoins(balance_similar_node_groups=True)
+    for name in ("g", "h"):
+        story.group(name, in_zones("a", "b"), size=2)
+        story.deploy("old", 1, "4", "1Gi", on=f"{name}-1")
+        story.deploy("old", 1, "4", "1Gi", on=f"{name}-2")
+    story.deploy("web", 6, "4")
+
+    story.play(10 * MINUTE)
+
+    assert (story.bought_nodes("g"), story.bought_nodes("h")) == (3, 3)
+
+
+def test_maximum_holds_for_all_zones_together() -> None:
+    story = hour(in_zones("a", "b"), max=4)
+    story.deploy("any", 3, "4")
+    story.deploy("web", 6, "4", **spread("web"))
+    story.deploy("one", 2, "4", **in_zone("a"))
+
+    story.play(HOUR)
+
+    assert story.bought_nodes() == 2
+    assert story.size("g") == 4
+
+
+def test_reasons_and_note_name_the_group_and_its_zones() -> None:
+    story = hour(first_then(["a", "b"], "a"))
+    story.deploy("web", 1, "4", **in_zone("b"))
+    story.play(15 * MINUTE)
+
+    plan = story.plans[-1]
+
+    (verdict,) = plan.unschedulable
+    texts = [text(reason) for reason in verdict.reasons["g"]]
+    assert texts == ["a new node of group g may come in another zone"]
+    notes = [note for note in plan.notes if note.code is ReasonCode.GROUP_IN_ZONES]
+    assert [note.params for note in notes] == [{"group": "g", "zones": "a, b"}]
+
+
+def test_sick_zone_gets_no_attempt() -> None:
+    story = hour(in_zones("a", "b"))
+    for number in range(8):
+        story.group(f"other-{number}", _unready("b"), size=1, max=1)
+    story.deploy("web", 1, "4", **in_zone("b"))
+
+    story.play(3 * MINUTE)
+
+    assert story.bought_nodes("g") == 0
+
+
+def _unready(zone: str) -> Shape:
+    def shape(name: str, age: float) -> Json:
+        node = node_object(name, labels={ZONE: zone})
+        node["status"]["conditions"] = [
+            {"type": "Ready", "status": "False", "lastTransitionTime": "2027-01-15T06:00:00Z"}
+        ]
+        return node
+
+    return shape
