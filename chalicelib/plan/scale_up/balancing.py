@@ -16,9 +16,9 @@ from chalicelib.model.policy import Options
 from chalicelib.model.resources import MEMORY
 from chalicelib.plan.scale_up.limits import ResourceLimiter, may_grow
 from chalicelib.plan.state.cluster_state import NodeGroupState
-from chalicelib.plan.state.zones import SEVERAL_ZONES
 from chalicelib.plan.state.csi_topology import is_csi_topology
 from chalicelib.plan.state.node_labels import own_keys
+from chalicelib.plan.state.zones import SEVERAL_ZONES
 
 
 def free_capacity(sizes: Iterable[tuple[int, int]]) -> int:
