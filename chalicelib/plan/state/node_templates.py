@@ -164,12 +164,13 @@ def _model(
     no finished node is one, it shows what else a new node is, rather than what was learnt or its vendor."""
     young, completed = newcomers.young, newcomers.completed
     equipped = _fully_equipped(node for node in nodes if node.name not in lacking)
-    usable = [node for node in equipped if settled(node, now, options)]
-    finished = (node for node in usable if node.name not in completed)
-    real = min(finished, key=lambda node: (node.name in young, node.name), default=None)
+    ordered = sorted(equipped, key=lambda node: node.name in young) if young else equipped
+    real = next((node for node in ordered if node.name not in completed and settled(node, now, options)), None)
     if real is not None:
         return real, COPY
-    unfinished = next((completed[node.name] for node in usable), None)
+    unfinished = next(
+        (completed[node.name] for node in ordered if node.name in completed and settled(node, now, options)), None
+    )
     announced = group.template is not None and announces_device(group.template)
     if learnt is not None and not group.template_devices and lacks_device(learnt.node, announced=announced):
         learnt = None

@@ -4,7 +4,7 @@ docs/reference/node-groups.md "Unfinished nodes".
     a node of a group that is ready
       ► older than maxNodeStartupTime      as it is
       ► younger                            compared with the template that its group has without young nodes
-          ► lacks a label, has nothing of an extended resource, or has a taint that will go
+          ► lacks a label, has nothing of a resource, or has a taint that will go
                                            unfinished: for pods that need the difference it is still coming
 
 Where the template is no copy of an older node, the young node that has most is such a template too: nodes that were
@@ -20,6 +20,7 @@ import msgspec
 from chalicelib.model.memory import Memory, Undelivered
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Node, Taint
 from chalicelib.model.policy import Options
+from chalicelib.model.resources import CPU, MEMORY, PODS
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.predicates import BLOCKING
 from chalicelib.plan.state.interruptions import INTERRUPTION_TAINTS
@@ -34,7 +35,7 @@ from chalicelib.plan.state.node_templates import (
     Template,
     settled,
 )
-from chalicelib.plan.state.readiness import STATUS_PREFIX, Bucket, is_startup_taint, is_young
+from chalicelib.plan.state.readiness import STATUS_PREFIX, Bucket, is_startup_taint
 from chalicelib.plan.state.zones import SEVERAL_ZONES, zone_label
 
 # A node that has one of these is on its way out, or somebody has set it apart.
@@ -43,6 +44,9 @@ _NOT_PASSING = frozenset({
     "NodeWithImpairedVolumes", TO_BE_DELETED, DELETION_CANDIDATE, "node.cluster.x-k8s.io/outdated-revision",
     *INTERRUPTION_TAINTS,
 })  # fmt: skip
+# Whoever has too little of these is a smaller node. Kubelets register all other resources later: local storage, huge
+# pages, and what plugins report.
+_OF_EVERY_NODE = frozenset({CPU, MEMORY, PODS})
 _NO_DIFFERENCE = {TEMPLATE_LABEL, SEVERAL_ZONES}  # no real node has these labels
 
 Members = Mapping[str, Sequence[Node]]
@@ -69,12 +73,12 @@ class ObservedNodes(msgspec.Struct, frozen=True):
 
     def younger(self, group: str, seconds: float = 0.0) -> list[Node]:
         """Return the nodes of a group that are young, or ceased to be less than these seconds ago."""
-        youth = self.startup_times[group] + seconds
-        return [node for node in self.members[group] if is_young(node, youth, self.now)]
+        oldest = self.now - self.startup_times[group] - seconds
+        return [node for node in self.members[group] if node.created > oldest]
 
 
 class Unfinished(msgspec.Struct, frozen=True):
-    """What a node lacks: keys of labels, names of extended resources; and its taints that will go."""
+    """What a node lacks: keys of labels, names of resources; and its taints that will go."""
 
     labels: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
@@ -141,7 +145,7 @@ def difference(node: Node, expected: Expected, options: Options) -> Unfinished:
     resources = (
         resource
         for resource, amount in template.allocatable.items()
-        if "/" in resource and amount > 0 and node.allocatable.get(resource, 0) <= 0
+        if resource not in _OF_EVERY_NODE and amount > 0 and node.allocatable.get(resource, 0) <= 0
     )
     return Unfinished(tuple(sorted(labels)), tuple(sorted(resources)), taints)
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from chalicelib.model.memory import LearntTemplate, Memory
 from chalicelib.model.reason import ReasonCode
+from chalicelib.model.scaling_rules import Headroom
 from tests.unit.plan.hour_of_joins import DAY, HOUR, MINUTE, HourOfJoins, Json, Shape, node_model, node_object, taint
+from tests.unit.plan.storage_objects import ZONE, affinity, claim, csi, storage_class, uses, volume
 
 RESOURCES = ("smarter-devices/fuse", "aliyun/eni", "intel.com/sriov", "rdma/hca", "devices.kubevirt.io/kvm")
 LABELS = ("topology.diskplugin.csi.alibabacloud.com/zone", "nvidia.com/gpu.product", "feature.node.kubernetes.io/cpu-a")
 NEVER = 2 * DAY
 _POOL = {"pool": "a"}
+_BOUND = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
 
 
 def late_resource(name: str, after: float) -> Shape:
@@ -157,3 +161,37 @@ def test_burst_that_goes_on_while_nodes_are_unfinished_buys_what_is_needed() -> 
 
     assert story.bought_nodes() <= 8 + 1, "15 pods, two a node"
     assert story.pending() == []
+
+
+@pytest.mark.parametrize("zones", ["b", "ab"])
+def test_volume_of_a_drivers_zone_waits_for_the_label_of_a_young_node(zones: str) -> None:
+    """New nodes come in zone b, where the volume is; their driver says so after ten minutes."""
+    key = "topology.diskplugin.csi.alibabacloud.com/zone"
+
+    def shape(node: str, age: float) -> Json:
+        number = int(node.rpartition("-")[2])
+        zone = zones[number - 1] if number <= len(zones) else "b"
+        has_label = number <= len(zones) or age >= 10 * MINUTE
+        return node_object(node, labels={ZONE: zone, **({key: zone} if has_label else {})})
+
+    story = HourOfJoins(volume("pv", **affinity(key, "b"), **csi("d-1")), claim("data", "pv", meta=_BOUND))
+    story.objects.append(storage_class())
+    story.group("g", shape, size=len(zones))
+    for number in range(len(zones)):
+        story.deploy("busy", 4, on=f"g-{number + 1}")
+    story.deploy("db", 1, volumes=[{"name": "data", **uses("data")}])
+
+    story.play(HOUR, every=MINUTE)
+
+    assert (story.bought_nodes(), story.pending()) == (1, [])
+
+
+def test_headroom_on_nodes_that_are_not_initialised_yet_is_bought_once() -> None:
+    story = story_of("taint", "node.cloudprovider.kubernetes.io/uninitialized", 10 * MINUTE)
+    spare = Headroom("spare", pods=4, cpu=1000, memory=2**30)
+    story.policy = msgspec.structs.replace(story.policy, headroom=(spare,))
+    story.delete_pods(*[name for name in story.pods if name.startswith("web")])
+
+    story.play(HOUR, every=MINUTE)
+
+    assert story.bought_nodes() == 1

@@ -33,7 +33,8 @@ def state_of(build: ClusterBuilder, memory: Memory | None = None, **options: Any
 
 def pair(old: Mapping[str, Any], young: Mapping[str, Any], **group: Any) -> ClusterBuilder:
     """A full old node and an empty young one of a group."""
-    build = cluster().node("a-old", "4", group="g", **old).node("b-young", "4", group="g", **{**YOUNG, **young})
+    build = cluster().node("a-old", "4", group="g", **old)
+    build.node("b-young", **{"cpu": "4", "group": "g", **YOUNG, **young})
     return build.running("a-old", 1, "4").group("g", **group)
 
 
@@ -52,7 +53,9 @@ def promise_of(plan: Plan, pod: str) -> PodPlacement:
         (FUSE, {}, Unfinished(resources=("smarter-devices/fuse",))),
         (FUSE, {"extra": {"smarter-devices/fuse": 0}}, Unfinished(resources=("smarter-devices/fuse",))),
         (FUSE, {"extra": {"smarter-devices/fuse": 1}}, None),
-        ({"extra": amounts(ephemeral_storage="1Gi")}, {}, None),
+        ({"extra": amounts(ephemeral_storage="1Gi")}, {}, Unfinished(resources=("ephemeral-storage",))),
+        ({"extra": amounts(ephemeral_storage="2Gi")}, {"extra": amounts(ephemeral_storage="1Gi")}, None),
+        ({}, {"cpu": "2", "memory": "0"}, None),
         ({}, {"taints": [UNINITIALIZED]}, Unfinished(taints=(UNINITIALIZED,))),
         ({}, {"taints": [AGENT]}, Unfinished(taints=(AGENT,))),
         ({}, {"taints": [Taint("spread-me", "PreferNoSchedule")]}, None),
