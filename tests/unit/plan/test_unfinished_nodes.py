@@ -23,6 +23,7 @@ from tests.builders import NOW, ClusterBuilder, amounts, cluster, even, growth, 
 FUSE: dict[str, Any] = {"extra": {"smarter-devices/fuse": 4}}
 YOUNG: dict[str, Any] = {"created": NOW - 120, "ready_since": NOW - 100}
 AGENT = Taint("node.cilium.io/agent-not-ready", "NoExecute")
+STATUS = Taint("status-taint.cluster-autoscaler.kubernetes.io/dns", "NoSchedule")
 UNINITIALIZED = Taint("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule", "true")
 
 
@@ -58,6 +59,7 @@ def promise_of(plan: Plan, pod: str) -> PodPlacement:
         ({}, {"cpu": "2", "memory": "0"}, None),
         ({}, {"taints": [UNINITIALIZED]}, Unfinished(taints=(UNINITIALIZED,))),
         ({}, {"taints": [AGENT]}, Unfinished(taints=(AGENT,))),
+        ({}, {"taints": [STATUS]}, Unfinished(taints=(STATUS,))),
         ({}, {"taints": [Taint("spread-me", "PreferNoSchedule")]}, None),
         ({}, {"taints": [Taint("ToBeDeletedByClusterAutoscaler", "NoSchedule")]}, None),
         ({}, {"taints": [Taint("aws-node-termination-handler/spot-itn", "NoSchedule")]}, None),
