@@ -1,15 +1,19 @@
 """How long an executor may work on an operation, and who continues when it dies.
 
-    message ─► watch sent ─► claim ─► step ─► claim ─► step … ─► the message for the next step
-                  │            └ 24 s ┘ extended before a request that it might not outlast
+    message ─► watches sent ─► claim ─► step ─► claim ─► step … ─► the message for the next step
+                  │              └ 24 s ┘ extended before a request that it might not outlast
                   └ 25 s later ─► the claim of this executor is over ──► taken over
                                   it goes on ──────────────────────────► the watch again, at its end
+                                  the next step is due later ──────────► the watch again, 25 s after that
                                   anything else ───────────────────────► nothing
 
 A claim is short, so that an operation whose executor was killed continues within 30 seconds. The watch is a delayed
 message that is sent before the first claim of an invocation: SQS delivers it never early, and whether or not this
-process still lives. The clocks of two functions may differ. The watch therefore says when it arrives by the clock that
-has set the claim's end, and only that clock counts.
+process still lives. A second watch follows 25 s after the first: the executor that receives the first may be killed
+before it has sent a watch of its own, and SQS would not deliver that message again for minutes.
+
+The clocks of two functions may differ. The watch therefore says when it arrives by the clock that has set the claim's
+end, and only that clock counts.
 
 An executor sends a request to the cluster or the vendor only while its claim lasts. It asks the clock before each of
 them, and extends a claim of which little is left. A process that was frozen meanwhile finds that it has to extend a
@@ -44,6 +48,8 @@ MARGIN = 1.0
 """Seconds by which a request ends before the claim."""
 RECORDING = 4.0
 """Seconds that an invocation keeps for recording a step, in which it sends no request."""
+PLANNER = "planner"
+"""The sender of an operation's first watch."""
 EARLY = 20.0
 """Seconds by which a message may arrive before its step is due, between two clocks that are wrong by 10 seconds each.
 An earlier message is a duplicate."""
@@ -52,13 +58,14 @@ An earlier message is a duplicate."""
 class StepMessage(ActMessage, frozen=True, omit_defaults=True):
     """The message for an operation's next step. attempt: the one that sent it; 0: sent by other code.
 
-    watch: for a watch, the executor that sent it. at: when it is delivered, by the clock of that executor. instead_of:
-    the claim that this executor found to be over, and was about to take over."""
+    watch: for a watch, the executor that sent it. spare: for its second one. at: when it is delivered, by the clock of
+    that executor. instead_of: the claim that this executor found to be over, and was about to take over."""
 
     attempt: int = 0
     watch: str = ""
     at: float = 0.0
     instead_of: str = ""
+    spare: bool = False
 
 
 def decode(body: bytes | str) -> StepMessage:
@@ -85,6 +92,7 @@ class Executor:
 
     def begin(self, message: StepMessage) -> Operation | None:
         """Claim the operation, or find that there is nothing to do now. Raises StoreError, NotSent."""
+        self._rt.checkpoint("act:received")
         before = self._rt.store.operations.get(message.cluster, message.operation)
         if before is None or not before.is_open:
             self._log_nothing(message, before.status.state.value if before else "unknown")
@@ -160,23 +168,34 @@ class Executor:
         return False
 
     def _watch(self, operation: Operation) -> None:
-        """Send the message that looks after this executor. Without it the tick's sweeper does, later."""
-        at = self._rt.clock() + WATCH_AFTER
-        message = StepMessage(
-            operation.spec.cluster, operation.spec.id, watch=self._name, at=at, instead_of=_claim_of(operation)
-        )
+        """Send the messages that look after this executor. Without them the tick's sweeper does, later."""
+        now, spec = self._rt.clock(), operation.spec
+        message = StepMessage(spec.cluster, spec.id, watch=self._name, instead_of=_claim_of(operation))
         try:
-            send(operation, message, WATCH_AFTER, self._rt)
+            for spare in (False, True):
+                after = 2 * WATCH_AFTER if spare else WATCH_AFTER
+                send(operation, msgspec.structs.replace(message, at=now + after, spare=spare), after, self._rt)
         except NotSent as error:
             what = "executor not watched"
             logger.warning(what, cluster=message.cluster, operation=message.operation, **failure(error))
         self._rt.checkpoint("act:watched")
+
+    def _watch_next(self, message: StepMessage, operation: Operation) -> None:
+        """Send a watch once more, for the executor of the next step: it may be killed before it has sent its own. Once
+        that step has begun, this watch is of no use any more."""
+        status, now = operation.status, self._rt.clock()
+        if message.spare or message.attempt not in (0, status.attempt):
+            return
+        after = min(MAX_DELAY, math.ceil(max(0.0, status.due_at - now)) + WATCH_AFTER)
+        again = msgspec.structs.replace(message, attempt=status.attempt, at=now + after)
+        send(operation, again, after, self._rt)
 
     def _too_early(self, message: StepMessage, operation: Operation) -> None:
         """Send the message on, unless the message for the next step is known to be under way. This one is then a
         duplicate, and re-sending duplicates would multiply them."""
         status, now = operation.status, self._rt.clock()
         if message.watch:
+            self._watch_next(message, operation)
             return
         arrival = status.sent_at + min(MAX_DELAY, max(0.0, status.due_at - status.sent_at))
         awaited = message.attempt == status.attempt
@@ -193,6 +212,17 @@ def _claim_of(operation: Operation) -> str:
     """Return what identifies a running operation's claim; "" for an operation without one."""
     status = operation.status
     return f"{status.claimed_by} until {status.claimed_until!r}" if status.claimed_by else ""
+
+
+def watch_first(operation: Operation, runtime: Runtime) -> None:
+    """Send the watch of an operation that is planned and sent: its first executor may be killed before it has sent its
+    own. Without it the tick's sweeper looks after the operation."""
+    spec = operation.spec
+    message = StepMessage(spec.cluster, spec.id, watch=PLANNER, at=runtime.clock() + WATCH_AFTER)
+    try:
+        send(operation, message, WATCH_AFTER, runtime)
+    except NotSent as error:
+        logger.warning("operation not watched", cluster=spec.cluster, operation=spec.id, **failure(error))
 
 
 def next_message(operation: Operation) -> StepMessage:

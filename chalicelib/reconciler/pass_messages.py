@@ -19,6 +19,8 @@ from chalicelib.dispatch.messages import RECONCILE, Cause, ReconcileMessage, enc
 from chalicelib.dispatch.senders import NotInvoked, NotSent, whole_delay
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.pass_footprint import why_large
+from chalicelib.model.policy import Policy
+from chalicelib.reconciler.scan_scheduler import meant_after
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.errors import StoreError
@@ -28,6 +30,8 @@ AFTER = 30.0
 """Seconds until a failed wake-up is tried again."""
 MOST = 5
 """Attempts after the first."""
+_LATER = 1.0  # seconds after the end of a lease at which a message for that case arrives
+_EARLIER = 0.001  # seconds before the beginning of a pass; the pass itself supersedes its watch
 _CLOCKS = 5.0  # seconds of clock difference between two functions: the retry must find the window closed
 
 
@@ -69,6 +73,30 @@ def send_again(message: ReconcileMessage, after: float, runtime: Runtime) -> Non
     redelivers the first one."""
     if runtime.store.debounce.first_use(message.cluster, "again", after, kind="again"):
         runtime.sender.send(RECONCILE, encode(msgspec.structs.replace(message, at=runtime.clock())), whole_delay(after))
+
+
+def send_unless_passed(policy: Policy, last_pass: float, remaining: float, runtime: Runtime) -> None:
+    """Send a scheduled message for the end of a lease that another pass holds, unless one is under way. If that pass
+    has died, the message begins the next one; otherwise it is superseded. last_pass: when the last pass that ended has
+    begun. remaining: seconds of the lease. Raises StoreError, NotSent."""
+    after = max(remaining, 0.0) + _LATER
+    if runtime.store.debounce.first_use(policy.name, "unless passed", after, kind="unless-passed"):
+        _send_scheduled(policy, last_pass, after, runtime)
+
+
+def watch(policy: Policy, began: float, lease_for: float, runtime: Runtime) -> None:
+    """Send a scheduled message that begins another pass if the one that begins now is killed. A wake-up is not repeated
+    for minutes otherwise. Where it cannot be sent, the pass is not watched."""
+    try:
+        _send_scheduled(policy, began - 2 * _EARLIER, lease_for + _LATER, runtime)
+    except NotSent as error:
+        logger.warning("pass not watched", cluster=policy.name, **failure(error))
+
+
+def _send_scheduled(policy: Policy, last_pass: float, after: float, runtime: Runtime) -> None:
+    """Send a scheduled message that any pass supersedes which began after `last_pass`."""
+    at = meant_after(last_pass, policy.scan_interval)
+    runtime.sender.send(RECONCILE, encode(ReconcileMessage(policy.name, at=at)), whole_delay(after))
 
 
 def retry_soon(message: ReconcileMessage, error: OutscalerError, runtime: Runtime) -> bool:

@@ -30,13 +30,23 @@ from chalicelib.model.policy import Policy
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.net.time_limit import time_limit
+from chalicelib.operations.claims import watch_first
 from chalicelib.operations.recording import PassRecorder
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.secret_names import observing
 from chalicelib.reconciler import taint_writer
 from chalicelib.reconciler.cluster_reading import connected, make_room, observe, share_lists
 from chalicelib.reconciler.foreign_groups import claimed_elsewhere, without_groups
-from chalicelib.reconciler.pass_messages import hand_over, retry_soon, send_again, why_large_before, why_large_with
+from chalicelib.reconciler.lease_renewal import LEASE_FOR, RENEW_EVERY, HeldLease, in_thread
+from chalicelib.reconciler.pass_messages import (
+    hand_over,
+    retry_soon,
+    send_again,
+    send_unless_passed,
+    watch,
+    why_large_before,
+    why_large_with,
+)
 from chalicelib.reconciler.scan_scheduler import is_superseded
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
@@ -47,10 +57,6 @@ from chalicelib.store.memory_rows import confirm
 
 if TYPE_CHECKING:
     from chalicelib.replay.recorded_decision import RecordedDecision
-
-LEASE_FOR = 150.0
-"""Seconds until another invocation may take over from a pass that died: longer than the function's timeout
-(120, .chalice/config)."""
 
 DECIDED_WITHIN = 80.0
 """Seconds after its beginning by which a pass stops looking for more: the rest of the function's life is for saving,
@@ -68,6 +74,9 @@ BUSY_FOR = 5.0
 
 BUSY_AT_FIRST = 1.0
 """The same while the other pass is younger than BUSY_FOR: most passes end within a second or two."""
+
+SOON = 10.0
+"""Seconds between scheduled passes up to which a pass that finds a lease of a dead one is not repeated for it."""
 
 _LEAST = 5.0  # minimum seconds for a decision; with none, no pass would ever find anything
 
@@ -104,8 +113,10 @@ def _pass(message: ReconcileMessage, runtime: Runtime) -> None:
     if policy is None or not permitted(policy).plan:
         logger.info("nothing to do", cluster=message.cluster, known=policy is not None)
         return
+    last_pass = 0.0
     if message.reason == Cause.SCHEDULE.value:
         scan = runtime.store.scan_states.due(policy.name)
+        last_pass = scan.last_pass
         if is_superseded(message.at, scan.last_pass, policy.scan_interval):
             return
         why = why_large_before(scan, runtime)
@@ -113,25 +124,28 @@ def _pass(message: ReconcileMessage, runtime: Runtime) -> None:
             if hand_over(message, why, runtime):
                 return
             runtime = replace(runtime, hand_over=None)
-    lease = _acquire(message, policy, runtime)
+    lease = _acquire(message, policy, runtime, last_pass)
     if lease is not None and (why := why_large_with(lease, runtime)):
         # Released first, so that the large function finds it free. After a crash the count stays, for the large
         # function to see.
         runtime.store.leases.release(lease, ended=lease.memory.unended <= 1)
-        lease = None if hand_over(message, why, runtime) else _acquire(message, policy, runtime)
+        lease = None if hand_over(message, why, runtime) else _acquire(message, policy, runtime, last_pass)
     if lease is not None:
         _pass_with_lease(message, policy, lease, runtime)
 
 
-def _acquire(message: ReconcileMessage, policy: Policy, runtime: Runtime) -> Lease | None:
+def _acquire(message: ReconcileMessage, policy: Policy, runtime: Runtime, last_pass: float = 0.0) -> Lease | None:
     """Return the lease; None where another pass has it. A wake-up is then queued again, once: it may report a change
-    that the other pass has not seen."""
+    that the other pass has not seen. A scheduled message is queued again for the case that the other pass has died.
+    last_pass: when the last pass that ended has begun, for a scheduled message."""
     try:
         return runtime.store.leases.acquire(policy.name, runtime.owner(), LEASE_FOR)
     except LeaseHeld as error:
         if message.reason == Cause.SCHEDULE.value:
             # The message has arrived; leaving the marker would make the next ticks skip the cluster.
             runtime.store.scan_states.clear_queued(policy.name)
+            if policy.scan_interval > SOON:
+                send_unless_passed(policy, last_pass, error.until - runtime.clock(), runtime)
             return None
         remaining = error.until - runtime.clock()
         young = remaining > LEASE_FOR - BUSY_FOR
@@ -142,11 +156,15 @@ def _acquire(message: ReconcileMessage, policy: Policy, runtime: Runtime) -> Lea
 def _pass_with_lease(message: ReconcileMessage, policy: Policy, lease: Lease, runtime: Runtime) -> None:
     """Run the pass, release the lease, and then do what may take longer than the lease should be held."""
     began, recorder = runtime.clock(), PassRecorder(policy, lease, runtime)
+    if message.reason != Cause.SCHEDULE.value:
+        watch(policy, began, LEASE_FOR, runtime)
     runtime.memory_usage.begin()
     decision: RecordedDecision | None = None
     exceeded: MemoryExceeded | None = None
     try:
-        decision = run(policy, lease, recorder, runtime)
+        held = HeldLease(lease, runtime.store.leases, runtime.clock)
+        with (runtime.repeat or in_thread)(RENEW_EVERY, held.renew):
+            decision = run(policy, held, recorder, runtime)
     except MemoryExceeded as error:
         if runtime.hand_over is None:
             recorder.pass_failed(error)
@@ -198,10 +216,10 @@ def _hand_over_late(message: ReconcileMessage, policy: Policy, exceeded: MemoryE
     raise exceeded
 
 
-def run(policy: Policy, lease: Lease, recorder: PassRecorder, runtime: Runtime) -> RecordedDecision | None:
+def run(policy: Policy, held: HeldLease, recorder: PassRecorder, runtime: Runtime) -> RecordedDecision | None:
     """Run one pass under a lease and return the decision if it is to be recorded. Raises ClusterError, StoreError
     (LeaseLost: nothing was done)."""
-    until = runtime.clock() + DECIDED_WITHIN
+    until, lease = runtime.clock() + DECIDED_WITHIN, held.check()
     make_room(policy.name, lease.memory.peak, runtime)
     kube = connected(policy, runtime)
     providers = runtime.providers(observing(policy), kube, runtime.read_secret)
@@ -220,7 +238,7 @@ def run(policy: Policy, lease: Lease, recorder: PassRecorder, runtime: Runtime) 
         runtime.checkpoint("reconcile:observed")
         return snapshot
 
-    plan, snapshot, before = _decide_and_save(policy, read, lease, recorder, runtime, until)
+    plan, snapshot, before = _decide_and_save(policy, read, held, recorder, runtime, until)
     runtime.checkpoint("reconcile:saved")
     permission = permitted(policy)
     act = permission.act
@@ -251,7 +269,7 @@ def run(policy: Policy, lease: Lease, recorder: PassRecorder, runtime: Runtime) 
 
 
 def _decide_and_save(
-    policy: Policy, read: Read, lease: Lease, recorder: PassRecorder, runtime: Runtime, until: float
+    policy: Policy, read: Read, held: HeldLease, recorder: PassRecorder, runtime: Runtime, until: float
 ) -> tuple[Plan, Snapshot, Memory]:
     """Decide, and save memory and operations in one transaction. Return the plan and what it was made with. until: the
     instant after which the best plan found so far is used.
@@ -278,7 +296,7 @@ def _decide_and_save(
                 on_state=recorder.planned_with,
             )
 
-    act = permitted(policy).act
+    act, lease = permitted(policy).act, held.check()
     for attempt in range(_TRIES):
         stored = runtime.store.memory.load(policy.name)
         before = confirm(stored, lease.last_success)
@@ -298,7 +316,8 @@ def _decide_and_save(
         operations = tuple(operation.with_spec(token=lease.token) for operation in plan.operations) if act else ()
         try:
             with runtime.tracing.part("save", cluster=policy.name):
-                runtime.store.memory.save(policy.name, stored, _to_save(after, before, act=act), operations, lease)
+                to_save = _to_save(after, before, act=act)
+                runtime.store.memory.save(policy.name, stored, to_save, operations, held.check())
         except StaleWrite:
             if attempt + 1 == _TRIES:
                 raise
@@ -343,6 +362,7 @@ def send(operations: Sequence[Operation], runtime: Runtime) -> None:
         try:
             runtime.sender.send(act_queue(operation.spec.provider), encode(ActMessage(cluster, operation.spec.id)), 0)
             runtime.checkpoint("reconcile:sent")
+            watch_first(operation, runtime)
             runtime.store.operations.mark_sent(cluster, operation.spec.id, runtime.clock())
         except (NotSent, StoreError) as error:
             what = "operation not sent; the sweeper re-sends it"

@@ -47,6 +47,7 @@ MINUTE = 60.0
 #: A slot this close to a tick belongs to that tick, not to the one before: it would be unclear whether its pass had
 #: begun.
 MARGIN = 5.0
+_ROUNDING = 0.001  # seconds that the sum of an instant and a few seconds may be off by
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -190,6 +191,12 @@ def scan_slots(last_pass: float, interval: float, now: float) -> tuple[float, ..
 def is_late(last_pass: float, interval: float, now: float) -> bool:
     """Return whether an earlier tick may have sent a message for the slot after the last pass."""
     return last_pass + interval < now - MARGIN
+
+
+def meant_after(last_pass: float, interval: float) -> float:
+    """Return the instant that a scheduled message must be meant for, so that a pass which began after `last_pass`
+    supersedes it, and that pass itself does not."""
+    return last_pass + min(interval / 2, MARGIN) + _ROUNDING
 
 
 def is_superseded(at: float, last_pass: float, interval: float) -> bool:

@@ -16,6 +16,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -76,7 +77,8 @@ class Runtime:
     notifications, None: SNS does. page_key: name of the secret with the keys of the hosted page, "" where there is no
     such page. kept_lists: returns what earlier passes of this process have read of clusters; None: every pass reads
     everything. lists: where lists of clusters are (snapshot/list_archive.py), "" for nowhere. sleep: waits seconds
-    within a pass.
+    within a pass. repeat: calls something every so many seconds inside a context, until it returns False; None: a
+    thread does.
     """
 
     clock: Callable[[], float]
@@ -101,6 +103,7 @@ class Runtime:
     kept_lists: Callable[[], KeptLists] | None = None
     lists: str = ""
     sleep: Callable[[float], None] = time.sleep
+    repeat: Callable[[float, Callable[[], bool]], AbstractContextManager[None]] | None = None
 
     def policy(self, cluster: str) -> Policy | None:
         """Return the policy of a cluster in force now, with the pauses in force, None if there is no such cluster;

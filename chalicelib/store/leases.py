@@ -12,6 +12,10 @@ never reset, not even when the lease is released.
 
 Times are compared in the conditions; DynamoDB's own expiry deletes hours late.
 
+A lease is short, so that a cluster whose pass was killed soon has another one. Its holder renews it while it works
+(reconciler/lease_renewal.py). An end further ahead than any correct clock can have set it counts as over: the clock of
+a holder that died may have been wrong, and the token makes it harmless that it may still live.
+
 A slow pass must not accumulate messages, and a lost message must not stop a cluster. A message for a pass is therefore
 announced here before it is sent (`mark_queued`), and the announcement expires by itself. Acquiring the lease removes
 it: the message has arrived.
@@ -61,6 +65,10 @@ LONGEST_TEXT = 300
 LARGEST_IN_LEASE_ROW = 512
 """Bytes of carried-over data in the lease's row. Its keys and its other attributes are 400 bytes at most while passes
 succeed."""
+LONGEST_LEASE = 900.0
+"""Seconds of the longest lease that anything acquires (`outscaler uninstall`)."""
+DIFFERENCE = 60.0
+"""Seconds by which two correct clocks differ at most."""
 _JOINED = b"\x02"  # no other encoding of the data begins with it
 _DIGITS = 2
 _FAILURE: tuple[Attribute[Any], ...] = (
@@ -130,6 +138,7 @@ class Leases:
         nobody_has_it = LeaseRow.owner.does_not_exist()
         # The holder did not renew in time: it died, or is suspended.
         time_is_up = LeaseRow.until < now
+        it_is_rubbish = LeaseRow.until > now + LONGEST_LEASE + DIFFERENCE
         actions = [
             LeaseRow.owner.set(owner),
             LeaseRow.until.set(now + ttl),
@@ -138,7 +147,7 @@ class Leases:
             LeaseRow.unended.add(1),
         ]
         try:
-            write = self._table.update(cluster, LEASE, actions, nobody_has_it | time_is_up)
+            write = self._table.update(cluster, LEASE, actions, nobody_has_it | time_is_up | it_is_rubbish)
             row = row_of(LeaseRow, self._table.write(write))
         except ConditionFailed as refused:
             row = row_of(LeaseRow, refused.old)
@@ -161,6 +170,18 @@ class Leases:
             _memory(row),
             float(row.last_success or 0.0),
         )
+
+    def renew(self, lease: Lease, ttl: float) -> Lease:
+        """Return the lease with its end ttl seconds from now. Raises LeaseLost if it was taken over or released;
+        an end that has passed does no harm as long as it was not."""
+        until = self._clock() + ttl
+        try:
+            self._table.write(
+                self._table.update(lease.cluster, LEASE, [LeaseRow.until.set(until)], _is_in_force(lease))
+            )
+        except ConditionFailed:
+            raise LeaseLost(lease.cluster, lease.token) from None
+        return msgspec.structs.replace(lease, until=until)
 
     def release(
         self,

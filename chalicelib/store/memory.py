@@ -24,7 +24,7 @@ from pynamodb.expressions.update import Action
 from chalicelib.model.memory import GroupMemory, Memory, Replacement
 from chalicelib.model.operation import Operation
 from chalicelib.store.codec import NOT_DECODED, decode
-from chalicelib.store.errors import LeaseLost, RowUnreadable, StaleWrite
+from chalicelib.store.errors import LeaseLost, RowUnreadable, StaleWrite, StoreThrottled
 from chalicelib.store.leases import Lease, check_in_force, fence
 from chalicelib.store.memory_rows import (
     ABSENT,
@@ -44,7 +44,14 @@ from chalicelib.store.memory_rows import (
     version_of,
 )
 from chalicelib.store.staged_saves import TRIES, Staging, create, is_closed
-from chalicelib.store.table_client import ConditionFailed, Raw, Table, TransactionCancelled, Write
+from chalicelib.store.table_client import (
+    LONGEST_ATTEMPT,
+    ConditionFailed,
+    Raw,
+    Table,
+    TransactionCancelled,
+    Write,
+)
 from chalicelib.store.tables import (
     BREAKER_OVERRIDE,
     ENDED,
@@ -59,9 +66,8 @@ from chalicelib.store.tables import (
     MemoryRow,
 )
 
-LONGER_THAN_A_WRITE = 90.0
-"""Seconds of a lease that must be left for a save that is no transaction. All attempts at a write (table_client.py)
-take less."""
+LONGER_THAN_A_WRITE = LONGEST_ATTEMPT + 1.0
+"""Seconds of a lease that must be left for a save that is no transaction, which is attempted once."""
 TIDY_AFTER = 86400  # seconds after an override's end that DynamoDB may delete its row
 
 GroupPatch = Callable[[GroupMemory], GroupMemory]
@@ -118,8 +124,8 @@ class MemoryStore:
         only_timers = len(todo) == 1 and todo[0].item.startswith(NODES) and todo[0].version != ABSENT
         if not new_operations and only_timers:
             check_in_force(self._table, lease)
-            if lease.until - self._clock() >= LONGER_THAN_A_WRITE:
-                self._save_alone(cluster, todo[0])
+            time_enough = lease.until - self._clock() >= LONGER_THAN_A_WRITE
+            if time_enough and self._is_saved_alone(cluster, todo[0]):
                 return
         # Groups that get an operation but are not written: the decision depends on them, so they must be unchanged.
         written = {change.item for change in todo}
@@ -150,16 +156,20 @@ class MemoryStore:
                 raise LeaseLost(cluster, lease.token) from None
             raise StaleWrite(cluster, tuple(writes[at].item for at in cancelled.refused)) from None
 
-    def _save_alone(self, cluster: str, change: Change) -> None:
-        """Save by one conditional write, which costs a quarter of a transaction. The row's version prevents every
-        concurrent change of it. The caller has just verified that the lease is in force and lasts longer than any
-        write, so it cannot be taken over in the meantime. Raises StaleWrite."""
+    def _is_saved_alone(self, cluster: str, change: Change) -> bool:
+        """Save by one conditional write, which costs a quarter of a transaction; False: the table is busy, and nothing
+        was written. The row's version prevents every concurrent change of it. The caller has just verified that the
+        lease is in force and lasts longer than this write, so it cannot be taken over in the meantime. Raises
+        StaleWrite."""
         try:
-            self._table.write(change_write(self._table, cluster, change))
+            self._table.write(change_write(self._table, cluster, change), attempts=1)
+        except StoreThrottled:
+            return False
         except ConditionFailed as refused:
             if refused.old.get("version", {}).get("S") != change.version:
                 raise StaleWrite(cluster, (change.item,)) from None
             # The first attempt succeeded, and only its response was lost.
+        return True
 
     def _without_existing(self, cluster: str, operations: Sequence[Operation]) -> tuple[Operation, ...]:
         """Return the operations that do not exist yet. None can appear after this: only the holder of the lease creates

@@ -30,6 +30,7 @@ Raw = dict[str, Any]  # an item as DynamoDB sends it: {"owner": {"S": "…"}}
 
 CONNECT_SECONDS, READ_SECONDS = 2, 5
 ATTEMPTS = 6  # attempts; botocore repeats each once on a network error
+LONGEST_ATTEMPT = 2 * (CONNECT_SECONDS + READ_SECONDS)  # seconds, with botocore's repetition
 FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0  # seconds; the wait is uniform between 0 and the bound
 ITEMS_PER_READ = 100  # BatchGetItem's limit
 ITEMS_PER_TRANSACTION = 100
@@ -247,10 +248,12 @@ class Table:
 
     # --- sending writes
 
-    def write(self, write: Write) -> Raw:
-        """Send one write; an Update returns the new row. Raises ConditionFailed with the row that was found."""
+    def write(self, write: Write, attempts: int = ATTEMPTS) -> Raw:
+        """Send one write; an Update returns the new row. attempts: while the table is busy. Raises ConditionFailed with
+        the row that was found."""
         extra = {"ReturnValues": "ALL_NEW"} if write.kind == "Update" else {}
-        attributes: Raw = self._send(_METHODS[write.kind], _with_old_row(write) | extra).get("Attributes", {})
+        answer = self._send(_METHODS[write.kind], _with_old_row(write) | extra, attempts)
+        attributes: Raw = answer.get("Attributes", {})
         return attributes
 
     def transact(self, writes: Sequence[Write], *, repeat_conflicts: bool = True) -> None:
@@ -270,7 +273,9 @@ class Table:
         """Wait as before the next attempt of a request, after that many. Raises StoreThrottled after too many."""
         self._wait(attempts, "conflicting transactions")
 
-    def _send(self, method: str, arguments: dict[str, Any], *, repeat_conflicts: bool = True) -> dict[str, Any]:
+    def _send(
+        self, method: str, arguments: dict[str, Any], most: int = ATTEMPTS, *, repeat_conflicts: bool = True
+    ) -> dict[str, Any]:
         attempts = 0
         while True:
             try:
@@ -281,14 +286,14 @@ class Table:
                 if not _is_busy(error):
                     raise _store_error(error) from error
                 attempts += 1
-                self._wait(attempts, f"{method}: {error.response['Error'].get('Code', '')}")
+                self._wait(attempts, f"{method}: {error.response['Error'].get('Code', '')}", most)
             except BotoCoreError as error:
                 raise StoreUnavailable(str(error)) from error
             else:
                 return answer
 
-    def _wait(self, attempts: int, what: str) -> None:
-        if attempts >= ATTEMPTS:
+    def _wait(self, attempts: int, what: str, most: int = ATTEMPTS) -> None:
+        if attempts >= most:
             raise StoreThrottled(f"{what}, {attempts} times")
         self._sleep(self._chance() * min(LONGEST_WAIT, FIRST_WAIT * 2**attempts))
 

@@ -316,6 +316,7 @@ class Account:
             memory_usage=self._gauge,
             hand_over=LargeFunction(RECONCILE_LARGE, Mortal(invoke, life)),
             topics=Mortal(self.topics, life),
+            repeat=self._clock.repeat,
         )
 
     def _store(self, client: Any) -> Store:

@@ -25,7 +25,7 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.policy_permissions import STRICT
 from chalicelib.policy.compiled import compiled
 from chalicelib.reconciler import scan_scheduler
-from chalicelib.reconciler.reconciler import LEASE_FOR
+from chalicelib.reconciler.lease_renewal import LONGEST_PASS
 from chalicelib.reconciler.scan_scheduler import is_superseded
 from chalicelib.runtime.active_policy import read
 from chalicelib.runtime.log import logger
@@ -308,7 +308,8 @@ class Simulation:
             self._end(process)
             return
         try:
-            lease = store.leases.acquire(policy.name, self.runtime.owner(), LEASE_FOR)
+            # Nothing dies here, so a lease that is not renewed does.
+            lease = store.leases.acquire(policy.name, self.runtime.owner(), LONGEST_PASS)
         except LeaseHeld:
             store.scan_states.clear_queued(policy.name)
             self._end(process)

@@ -6,7 +6,8 @@ from __future__ import annotations
 import dataclasses
 import logging
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -214,7 +215,13 @@ class FaultWorld(LocalWorld):
             batch_failures_reported=True,
             topics=self.topic,
             decisions="/dev/null",  # a place in which nothing can be stored
+            repeat=self._repeat,
         )
+
+    def _repeat(self, seconds: float, work: Callable[[], bool]) -> AbstractContextManager[None]:
+        """See ManualClock.repeat. A thread of a paused process pauses, too."""
+        process = self.process
+        return self.clock.repeat(seconds, lambda: work() if self.process is process else True)
 
     def _tampered(self, message: Message) -> Sequence[Message]:
         made = self.weather.tamper(message)

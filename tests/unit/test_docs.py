@@ -32,7 +32,8 @@ from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS, Status
 from chalicelib.policy.options import ROWS
 from chalicelib.providers import errors
 from chalicelib.reasons.text import text
-from chalicelib.reconciler.reconciler import DECIDED_WITHIN, LEASE_FOR
+from chalicelib.reconciler.lease_renewal import LEASE_FOR, LONGEST_PASS, RENEW_EVERY
+from chalicelib.reconciler.reconciler import DECIDED_WITHIN
 from chalicelib.reconciler.scan_scheduler import LOST_AFTER
 from chalicelib.runtime.webhook_signature import AuthResult, WebhookKeys, verify
 from chalicelib.snapshot.listed_resources import RESOURCES
@@ -249,7 +250,10 @@ def test_docs_list_every_time_limit_of_a_scale_up() -> None:
         ("architecture.md", f"{LEASE_FOR:.0f} seconds; the function times out after 120."),
         ("architecture.md", f"expires {LOST_AFTER:.0f} seconds after its last slot"),
         ("architecture.md", f"an executor holds the claim, for {CLAIM:.0f} seconds"),
-        ("limits.md", f"the lease lasts {LEASE_FOR:.0f} s"),
+        ("architecture.md", f"every {RENEW_EVERY:.0f} seconds while the pass"),
+        ("architecture.md", f"for {LONGEST_PASS:.0f} seconds at most"),
+        ("reference/store.md", f"{LEASE_FOR:.0f} seconds, and the pass renews it every {RENEW_EVERY:.0f} seconds"),
+        ("limits.md", f"the lease lasts {LEASE_FOR:.0f} s, and is renewed every {RENEW_EVERY:.0f} s"),
         ("limits.md", f"| {MAX_BODY // 1024} KiB, otherwise 413 |"),
         ("runbook.md", f"holds its lease for up to {LEASE_FOR:.0f} s"),
         ("concepts.md", f"to be its executor for {CLAIM:.0f} seconds"),

@@ -157,6 +157,7 @@ class ManualClock:
 
     def __init__(self, start: float) -> None:
         self._now = start
+        self._repeated: dict[int, tuple[float, Callable[[], None]]] = {}
 
     def now(self) -> float:
         """Return the virtual time, epoch seconds."""
@@ -166,7 +167,30 @@ class ManualClock:
         """Advance the time; it never goes back."""
         if seconds < 0:
             raise ValueError(f"{seconds} s: time does not go back")
-        self._now += seconds
+        end = self._now + seconds
+        while due := [(at, number) for number, (at, _) in self._repeated.items() if at <= end]:
+            at, number = min(due)
+            self._now = max(self._now, at)
+            self._repeated[number][1]()
+        self._now = max(self._now, end)
+
+    @contextmanager
+    def repeat(self, seconds: float, work: Callable[[], bool]) -> Iterator[None]:
+        """Call `work` whenever so many seconds have passed inside the context, until it returns False: what a thread
+        that waits does beside code that advances the clock."""
+        number = 1 + max(self._repeated, default=0)
+
+        def due() -> None:
+            self._repeated[number] = (math.inf, due)  # a thread is not called while it works
+            goes_on = work()
+            if number in self._repeated:
+                self._repeated[number] = (self._now + seconds if goes_on else math.inf, due)
+
+        self._repeated[number] = (self._now + seconds, due)
+        try:
+            yield
+        finally:
+            self._repeated.pop(number, None)
 
     def __call__(self) -> float:
         """The same as now()."""

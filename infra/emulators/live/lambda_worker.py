@@ -12,9 +12,11 @@ import importlib
 import json
 import os
 import sys
+import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -119,6 +121,7 @@ def _entered(handler: str, checkpoints: Checkpoints, counts: Counts, clock: Cloc
     """Return the handler, after installing a runtime from the environment with the shared clock. The order matters: the
     handler's module requests the runtime while it is imported."""
     from chalicelib.dispatch.senders import RECONCILE_LARGE, LargeFunction, SqsSender
+    from chalicelib.reconciler.lease_renewal import in_thread
     from chalicelib.runtime.runtime import from_environment, install
 
     made = from_environment(os.environ, clock)
@@ -127,10 +130,25 @@ def _entered(handler: str, checkpoints: Checkpoints, counts: Counts, clock: Cloc
     counts.listen_to(made.store.table.client)
     large = LargeFunction(RECONCILE_LARGE, _lambda(client("sqs", os.environ["AWS_ENDPOINT_URL"]), counts))
     sender = SqsSender(urls, sqs)
-    install(dataclasses.replace(made, sender=sender, checkpoint=checkpoints, hand_over=large, sleep=clock.sleep))
+    install(
+        dataclasses.replace(
+            made,
+            sender=sender,
+            checkpoint=checkpoints,
+            hand_over=large,
+            sleep=clock.sleep,
+            repeat=partial(in_thread, wait=partial(_wait, clock)),
+        )
+    )
     module, _, attribute = handler.rpartition(".")
     entered: Callable[[Any, Any], Any] = getattr(importlib.import_module(module), attribute)
     return entered
+
+
+def _wait(clock: Clock, event: threading.Event, seconds: float) -> bool:
+    """Wait for the event, at most so many virtual seconds; return whether it is set."""
+    clock.sleep(seconds, event.wait)
+    return event.is_set()
 
 
 def _lambda(sqs: Any, counts: Counts) -> AsyncLambda:

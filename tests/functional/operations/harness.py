@@ -73,6 +73,8 @@ class OperationHarness:
         self.sent: list[tuple[float, int, str, bytes]] = []
         self.watches: list[tuple[float, int, str, bytes]] = []
         self.wakes: list[dict[str, Any]] = []
+        #: Scheduled messages: those that look after a pass (reconciler/pass_messages.py).
+        self.pass_watches: list[dict[str, Any]] = []
         self.lines: list[dict[str, Any]] = []
         self.checkpoints: list[str] = []
         self.at_checkpoint: dict[str, Callable[[], None]] = {}
@@ -98,7 +100,13 @@ class OperationHarness:
             providers=lambda policy, cluster, secret: self.providers(),
             sleep=self.clock.advance,
         )
-        return dataclasses.replace(made, checkpoint=self._checkpoint, emit=self._emit, batch_failures_reported=True)
+        return dataclasses.replace(
+            made,
+            checkpoint=self._checkpoint,
+            emit=self._emit,
+            batch_failures_reported=True,
+            repeat=self.clock.repeat,
+        )
 
     def _emit(self, line: str) -> None:
         self.lines.append(json.loads(line))
@@ -242,7 +250,11 @@ class OperationHarness:
     def send(self, queue: str, body: bytes, delay: int) -> None:
         """Queues a message."""
         if queue == "reconcile":
-            self.wakes.append(json.loads(body))
+            message = json.loads(body)
+            if "reason" in message:
+                self.wakes.append(message)
+            else:
+                self.pass_watches.append({**message, "due": self.clock() + delay})
             return
         queued = self.watches if "watch" in json.loads(body) else self.sent
         heapq.heappush(queued, (self.clock() + delay, len(self.checkpoints), queue, body))

@@ -159,11 +159,47 @@ def test_killed_executor_is_replaced_within_half_a_minute(stage: OperationHarnes
     assert stage.provider.purchases == [Purchase("grow-1", "g", 2)]
 
 
+@pytest.mark.parametrize("first", [*PLACES_IN_A_STEP, "act:recorded"])
+def test_executor_killed_before_its_watch_is_replaced_within_half_a_minute(stage: OperationHarness, first: str) -> None:
+    """Its message returns after minutes; the second watch of the executor before it does not wait for that."""
+    operation = growth(stage)
+    stage.die_at(first)
+    while first in stage.at_checkpoint:
+        stage.deliver()
+    stage.die_at("act:received")
+    while "act:received" in stage.at_checkpoint:
+        stage.deliver()
+    due = max(stage.clock(), stage.now(operation).status.due_at)
+    visited = len(stage.checkpoints)
+    while "act:watched" not in stage.checkpoints[visited:]:
+        stage.deliver()
+    assert stage.clock() - due <= 30.0
+    stage.play()
+    assert stage.now(operation).status.state is OperationState.SUCCEEDED
+    assert stage.provider.purchases == [Purchase("grow-1", "g", 2)]
+
+
+def test_watches_of_finished_steps_end(stage: OperationHarness) -> None:
+    stage.group(2)
+    stage.provider.polls = 12
+    stage.pod("waiting")
+    stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, pods=("default/waiting",))
+    most = 0
+    while stage.sent:
+        stage.deliver()
+        most = max(most, len(stage.watches))
+    assert most <= 2 * 50 / 5 + 5, "those of the last fifty seconds"
+    rounds = len(stage.watches)
+    for _ in range(rounds):
+        stage.deliver()
+    assert stage.watches == []
+
+
 def test_watch_of_an_executor_that_lives_does_nothing(stage: OperationHarness) -> None:
     operation = growth(stage)
     stage.play()
     ended, calls = stage.now(operation), list(stage.provider.calls)
-    assert len(stage.watches) == 3  # one for each invocation
+    assert len(stage.watches) >= 3 * 2  # two for each invocation
     while stage.watches:
         stage.deliver()
     assert (stage.now(operation), stage.provider.calls) == (ended, calls)

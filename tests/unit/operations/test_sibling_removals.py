@@ -207,7 +207,7 @@ def test_request_for_several_removals_is_sent_only_while_each_of_their_claims_la
         assert seconds is not None
         store.now += 2.0
         assert executor.join(removal("other")) is not None
-        assert len(sent) == 1, "its watch"
+        assert len(sent) == 2, "its watches"
         assert seconds() == CLAIM - 2.0 - MARGIN, "the earlier of both"
         assert store.extended == []
         store.now = NOW + CLAIM - SHORTEST + 1.0

@@ -76,6 +76,59 @@ def test_lease_after_its_release_allows_no_save(bench: StoreFixture) -> None:
         bench.store.memory.save(bench.cluster, Memory(), Memory(last_scale_up=1), (), lease)
 
 
+def test_lease_renewed_lasts_as_long_again_and_keeps_its_token(bench: StoreFixture) -> None:
+    lease = bench.lease("a")
+    bench.clock.advance(50.0)
+    renewed = bench.store.leases.renew(lease, 60.0)
+    assert (renewed.token, renewed.until) == (lease.token, bench.clock() + 60.0)
+    bench.clock.advance(60.0)
+    with pytest.raises(LeaseHeld):
+        bench.lease("b")
+
+
+@pytest.mark.parametrize("lost", ["taken over", "released"])
+def test_lease_that_is_lost_is_not_renewed(bench: StoreFixture, lost: str) -> None:
+    lease = bench.lease("a")
+    if lost == "taken over":
+        bench.clock.advance(61)
+        bench.lease("b")
+    else:
+        bench.store.leases.release(lease)
+    with pytest.raises(LeaseLost):
+        bench.store.leases.renew(lease, 60.0)
+
+
+def test_lease_renewal_with_a_lost_answer_is_repeated_without_harm(bench: StoreFixture) -> None:
+    lease = bench.lease("a")
+    bench.faults.after("update_item", lost_answer())
+    with pytest.raises(StoreUnavailable):
+        bench.store.leases.renew(lease, 90.0)
+    assert bench.store.leases.renew(lease, 90.0).until == START + 90.0
+
+
+@pytest.mark.parametrize("late", [0.0, 0.25])
+def test_lease_that_ends_goes_to_its_holder_or_to_one_other(bench: StoreFixture, late: float) -> None:
+    lease = bench.lease("holder")
+    bench.clock.advance(60.0 + late)
+    others = [lambda n=n: bench.fresh().leases.acquire(bench.cluster, f"owner-{n}", 60.0) for n in range(4)]
+    renewed, *results = all_at_once([lambda: bench.fresh().leases.renew(lease, 60.0), *others])
+    winners = [result for result in (renewed, *results) if isinstance(result, Lease)]
+    assert len(winners) == 1
+    assert isinstance(renewed, Lease | LeaseLost)
+    assert all(isinstance(result, Lease | LeaseHeld) for result in results)
+    bench.store.memory.save(bench.cluster, Memory(), Memory(last_scale_up=1), (), winners[0])
+
+
+@pytest.mark.parametrize(("ahead", "blocks"), [(900.0, True), (960.0, True), (961.0, False), (1e9, False)])
+def test_lease_whose_end_no_correct_clock_has_set_is_over(bench: StoreFixture, ahead: float, *, blocks: bool) -> None:
+    first = bench.store.leases.acquire(bench.cluster, "a", ahead)
+    if blocks:
+        with pytest.raises(LeaseHeld):
+            bench.lease("b")
+    else:
+        assert bench.lease("b").token == first.token + 1
+
+
 def test_lease_is_separate_for_each_cluster(bench: StoreFixture) -> None:
     bench.lease()
     assert bench.store.leases.acquire(bench.cluster + "-other", "x", 60).token == 1

@@ -10,7 +10,9 @@ import pytest
 from chalicelib.model.memory import GroupMemory, Memory, NodeMemory
 from chalicelib.store.errors import LeaseLost, StaleWrite
 from chalicelib.store.leases import Lease
+from chalicelib.store.memory import LONGER_THAN_A_WRITE
 from chalicelib.store.memory_rows import CONFIRMED_FOR, confirm
+from infra.emulators.aws_faults import busy
 from tests.unit.store.support import START, RequestCounter, StoreFixture
 
 replace = msgspec.structs.replace
@@ -102,8 +104,16 @@ def test_save_any_other_change_uses_a_transaction(bench: StoreFixture, after: Me
 
 def test_save_checks_a_lease_that_ends_soon_in_the_transaction(bench: StoreFixture) -> None:
     lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
-    bench.clock.advance(100.0)
+    bench.clock.advance(150.0 - LONGER_THAN_A_WRITE + 0.5)
     assert saved(bench, Memory(), timers(START), lease) == ["TransactWriteItems"]
+
+
+def test_save_of_timers_to_a_busy_table_falls_back_to_a_transaction(bench: StoreFixture) -> None:
+    lease = bench.store.leases.acquire(bench.cluster, "x", 30.0)
+    bench.faults.instead("put_item", busy("ThrottlingException"))
+    assert saved(bench, Memory(), timers(START), lease)[-1] == "TransactWriteItems"
+    assert bench.waits == [], "one attempt lasts no longer than the lease"
+    assert bench.load() == timers(START)
 
 
 @pytest.mark.parametrize(
