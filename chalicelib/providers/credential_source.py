@@ -8,6 +8,7 @@ Transient. Both are errors of a call and end neither a pass nor another provider
 from __future__ import annotations
 
 import hashlib
+import hmac
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +17,7 @@ from typing import Generic, Protocol, TypeVar, runtime_checkable
 import msgspec
 
 from chalicelib.model.errors import BadInput, OutscalerError
-from chalicelib.model.secret import SecretNotGiven, place_of
+from chalicelib.model.secret import Secret, SecretNotGiven, place_of
 from chalicelib.providers.errors import NOT_GIVEN, ProviderError, Transient, Unauthorized
 
 C = TypeVar("C")
@@ -52,6 +53,21 @@ def as_provider_error(read: Callable[[], T]) -> T:
 def digest(text: str, length: int = 12) -> str:
     """Return the beginning of the text's SHA-256, in hex."""
     return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+_PURPOSE = "outscaler: budget of calls"
+
+
+def account_digest(secret: Secret | None, *parts: str) -> str:
+    """Return a name for what signs calls, under which their budget and cached data are shared: 12 hex digits.
+
+    secret: the secret part of the long-lived credential; None where a cluster has none, which then must be among the
+    parts. parts: the credential's id, and the role that it assumes. Who knows the id only cannot compute it, and the
+    secret does not follow from it: it is the key of the digest, and vendors' secrets are too long to be tried.
+    """
+    text = "\0".join(f"{len(part)}:{part}" for part in (_PURPOSE, *parts))
+    key = secret.reveal().encode() if secret is not None else b""
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()[:12]
 
 
 class SecretSource(Generic[C]):

@@ -14,6 +14,7 @@ from chalicelib.providers.errors import Throttled
 from chalicelib.providers.services import ProviderServices, RateLimit
 
 LOT = 10  # calls reserved at a time
+LOT_SECONDS = 5.0  # seconds' worth of calls that are granted together at most; a single call may be worth more
 BURST = 20.0  # seconds' worth of calls that may be made at once
 HOLD = 5.0  # seconds without calls after throttling that names no pause
 OWN_PACE = "OwnPace"  # the code of a Throttled for which no call was made
@@ -57,7 +58,7 @@ class CallBudget:
         """Take one call from the budget. Raises Throttled if the wait would exceed the remaining time to wait."""
         if not self._reserved:
             self._reserved = self._reserve(max(self._lot, self._expected))
-            self._expected = 0
+            self._expected = max(0, self._expected - self._reserved)
         self._reserved -= 1
 
     def refused(self, seconds: float) -> None:
@@ -69,8 +70,10 @@ class CallBudget:
         limiter, rate_limit = self._services.rate_limiter, self._current_limit()
         lot = min(calls, rate_limit.burst)
         wait = limiter.take(rate_limit, lot)
-        if wait > 0.0 and lot > 1:
-            lot, wait = 1, limiter.take(rate_limit, 1)  # a single call is available sooner than a lot
+        # Fewer calls are available sooner, and many are not granted together; in the end a single one.
+        for fewer in (int(rate_limit.rate * LOT_SECONDS), 1):
+            if wait > 0.0 and 1 <= fewer < lot:
+                lot, wait = fewer, limiter.take(rate_limit, fewer)
         while wait > 0.0:
             if wait > self._limit.left:
                 text = (

@@ -267,10 +267,13 @@ class DebounceRow(RowKey):
 
 class RateLimitRow(RowKey):
     """A budget of calls. arrival: when it is full again (vendor_calls.py). held_until: end of a pause that the vendor
-    requested."""
+    requested. rate, burst: the slowest of those that share it have, until rate_until."""
 
     arrival = InstantAttribute(null=True)
     held_until = InstantAttribute(null=True)
+    rate = NumberAttribute(null=True)
+    burst = NumberAttribute(null=True)
+    rate_until = InstantAttribute(null=True)
 
 
 class SchemaRow(RowKey):

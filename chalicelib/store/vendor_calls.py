@@ -9,7 +9,13 @@ the clock.
     ────────────────┼────────────────┼───────────────────────┼────────►
                     │ booked already │ may be booked at once │
 
-A refused booking changes nothing and returns the row, so that a caller who has to wait need not read it. Clocks differ,
+A refused booking changes nothing and returns the row, so that a caller who has to wait need not read it.
+
+Those who share a budget may have different rates. The row holds the slowest of them with its burst, for a while after
+its last use, and all book at that rate: with two rates the slower would find a bucket that never has room for it, or
+the faster one that the slower has emptied for a minute. Nobody books calls for more than LONGEST_BOOKING at once.
+
+Clocks differ,
 and may be set back: in any time there are at most burst + rate · (time + largest difference) calls. A value further
 ahead than a correct clock can have set it is discarded, so that no row blocks a vendor permanently.
 """
@@ -28,12 +34,16 @@ from pynamodb.expressions.update import Action
 
 from chalicelib.store.codec import PIECE
 from chalicelib.store.errors import StoreError
-from chalicelib.store.table_client import ConditionFailed, Raw, Table, Write, row_of
+from chalicelib.store.table_client import ConditionFailed, Table, Write, row_of
 from chalicelib.store.tables import CACHE, RATE_LIMITS, CacheRow, RateLimitRow
 
 DIFFERENCE = 60.0  # seconds by which two correct clocks differ at most
 LONGEST_HOLD = 3600.0
 TIDY_AFTER = 3600  # seconds after its end that DynamoDB may delete an unused budget, or a cached value
+LONGEST_BOOKING = 5.0
+"""Seconds' worth of calls that one booking covers at most; a single call may be worth more."""
+RATE_KEPT = 900.0
+"""Seconds after its last booking for which the slowest rate applies to all that share a budget."""
 LARGEST = 8 * 2**20  # bytes of a cached value before compression; larger than any table of instance types
 _SLOWEST = 1e-5  # calls per second; a lower rate is a mistake
 _SHORTEST_WAIT = 0.001
@@ -66,7 +76,8 @@ class RateLimits:
 
     def take(self, rate: RateSettings, calls: int) -> float:
         """Return the seconds to wait before this many calls may be made; 0.0: now, and they are booked. More calls than
-        the burst are granted to a full bucket and paid for afterwards. An invalid rate sets no limit."""
+        the burst are granted to a full bucket and paid for afterwards; those for more than LONGEST_BOOKING are not
+        granted together. An invalid rate sets no limit."""
         if calls <= 0 or not _SLOWEST <= rate.rate < math.inf:
             return 0.0
         try:
@@ -89,26 +100,35 @@ class RateLimits:
 class _Booking:
     """One attempt to book calls, at one instant."""
 
-    def __init__(self, table: Table, rate: RateSettings, calls: int, now: float) -> None:
-        self._table, self._item, self._now = table, _item(rate.key), now
-        self._cost = _in_microseconds(calls / rate.rate)
-        self._full = max(self._cost, _in_microseconds(rate.burst / rate.rate))  # how far ahead calls may be booked
+    def __init__(self, table: Table, own: RateSettings, calls: int, now: float) -> None:
+        self._table, self._item, self._now, self._calls = table, _item(own.key), now, calls
+        self._rate, self._burst = self._own = own.rate, own.burst
+
+    @property
+    def _cost(self) -> float:
+        return _in_microseconds(self._calls / self._rate)
+
+    @property
+    def _full(self) -> float:
+        """How far ahead calls may be booked."""
+        return max(self._cost, _in_microseconds(self._burst / self._rate))
 
     def run(self) -> float:
         """See RateLimits.take. Raises StoreError."""
-        idle = RateLimitRow.arrival.does_not_exist() | (RateLimitRow.arrival <= self._now)
-        book_idle = self._update(RateLimitRow.arrival.set(self._now + self._cost), idle & self._is_free())
-        enough_is_left = RateLimitRow.arrival <= self._now + self._full - self._cost
-        in_use = (RateLimitRow.arrival > self._now) & enough_is_left
-        book_in_use = self._update(RateLimitRow.arrival.add(self._cost), in_use & self._is_free())
-        write = book_idle
+        in_use = False
         for _ in range(_TRIES):
+            if self._calls > 1 and self._cost > LONGEST_BOOKING:
+                return self._cost  # fewer calls may be booked
             try:
-                self._table.write(write)
+                self._table.write(self._in_use() if in_use else self._idle())
             except ConditionFailed as refused:
-                held_until, arrival = _instants(refused.old)
+                row = row_of(RateLimitRow, refused.old) if refused.old else RateLimitRow(RATE_LIMITS, self._item)
+                held_until, arrival = row.held_until or 0.0, row.arrival or 0.0
                 if self._now < held_until <= self._now + LONGEST_HOLD + DIFFERENCE:
                     return held_until - self._now
+                if self._adopted_rate(row):
+                    in_use = arrival > self._now
+                    continue
                 if arrival > self._now + self._full + DIFFERENCE:
                     # No correct clock wrote this: it is replaced by an empty bucket of this clock.
                     it_is_still_there = RateLimitRow.arrival == arrival
@@ -119,17 +139,53 @@ class _Booking:
                 wait = arrival + self._cost - self._full - self._now
                 if wait > 0:
                     return max(wait, _SHORTEST_WAIT)
-                write = book_in_use if arrival > self._now else book_idle
+                in_use = arrival > self._now
             else:
                 return 0.0
         return self._cost  # other writers were faster each time: their calls count
 
+    def _idle(self) -> Write:
+        idle = RateLimitRow.arrival.does_not_exist() | (RateLimitRow.arrival <= self._now)
+        return self._update(RateLimitRow.arrival.set(self._now + self._cost), idle & self._is_free())
+
+    def _in_use(self) -> Write:
+        enough_is_left = RateLimitRow.arrival <= self._now + self._full - self._cost
+        in_use = (RateLimitRow.arrival > self._now) & enough_is_left
+        return self._update(RateLimitRow.arrival.add(self._cost), in_use & self._is_free())
+
     def _update(self, arrival: Action, condition: Condition) -> Write:
-        tidy_at = RateLimitRow.expires_at.set(int(self._now + self._full) + TIDY_AFTER)
-        return self._table.update(RATE_LIMITS, self._item, [arrival, tidy_at], condition)
+        actions = [arrival, RateLimitRow.expires_at.set(int(self._now + self._full) + TIDY_AFTER)]
+        if (self._rate, self._burst) == self._own:
+            until = RateLimitRow.rate_until.set(self._now + RATE_KEPT)
+            actions += [RateLimitRow.rate.set(self._rate), RateLimitRow.burst.set(self._burst), until]
+        return self._table.update(RATE_LIMITS, self._item, actions, condition)
 
     def _is_free(self) -> Condition:
-        return _is_not_held(self._now, self._now)
+        not_held = _is_not_held(self._now, self._now)
+        adopted = (RateLimitRow.rate == self._rate) & (RateLimitRow.burst == self._burst)
+        is_own = (self._rate, self._burst) == self._own
+        free: Condition = not_held & (self._is_slowest() if is_own else adopted)
+        return free
+
+    def _is_slowest(self) -> Condition:
+        """Return the condition that no slower rate than the caller's own is in force."""
+        none_is_known = RateLimitRow.rate.does_not_exist()
+        it_is_not_slower = RateLimitRow.rate >= self._own[0]
+        it_is_over = RateLimitRow.rate_until <= self._now
+        it_is_rubbish = (RateLimitRow.rate < _SLOWEST) | (RateLimitRow.rate_until > self._latest_end())
+        slowest: Condition = none_is_known | it_is_not_slower | it_is_over | it_is_rubbish
+        return slowest
+
+    def _latest_end(self) -> float:
+        return self._now + RATE_KEPT + DIFFERENCE
+
+    def _adopted_rate(self, row: RateLimitRow) -> bool:
+        """Return whether the rate to book at is another one than before, now that this row was found."""
+        before, rate, burst = (self._rate, self._burst), float(row.rate or 0.0), int(row.burst or 1)
+        in_force = self._now < (row.rate_until or 0.0) <= self._latest_end()
+        is_slower = _SLOWEST <= rate < self._own[0]
+        self._rate, self._burst = (rate, burst) if in_force and is_slower else self._own
+        return (self._rate, self._burst) != before
 
 
 def _is_not_held(until: float, now: float) -> Condition:
@@ -139,14 +195,6 @@ def _is_not_held(until: float, now: float) -> Condition:
     it_is_rubbish = RateLimitRow.held_until > now + LONGEST_HOLD + DIFFERENCE
     free: Condition = no_pause | it_is_over | it_is_rubbish
     return free
-
-
-def _instants(old: Raw) -> tuple[float, float]:
-    """Return held_until and arrival of the row that was found, 0.0 for missing values."""
-    if not old:
-        return 0.0, 0.0
-    row = row_of(RateLimitRow, old)
-    return row.held_until or 0.0, row.arrival or 0.0
 
 
 def _in_microseconds(seconds: float) -> float:

@@ -35,7 +35,7 @@ from chalicelib.providers.alicloud.decoding import decode
 from chalicelib.providers.alicloud.error_mapping import error_for
 from chalicelib.providers.alicloud.settings import PROVIDER, VERSIONS, Access, AlicloudSettings, Service, Way, way_of
 from chalicelib.providers.base import Connection
-from chalicelib.providers.credential_source import as_provider_error, digest, read_fresh
+from chalicelib.providers.credential_source import account_digest, as_provider_error, digest, read_fresh
 from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
 from chalicelib.providers.http import Http, Limits, VendorRequest
 from chalicelib.providers.services import ProviderServices
@@ -270,9 +270,6 @@ class Session:
         return None if fresh.signs_like(refused_credential) else fresh
 
 
-_ACCOUNT = re.compile(r"acs:ram::([0-9]+):")
-
-
 class AlicloudCredentials:
     """The credential for the combination of settings and secret. Its source is chosen at first use, so building a
     provider makes no call. caller: as for Sts."""
@@ -287,7 +284,7 @@ class AlicloudCredentials:
     ) -> None:
         self._connection, self._settings, self._sessions = connection, settings, sessions
         self._sts = Sts(settings.endpoints.url(Service.STS), connection.means, connection.now, nonce, caller)
-        self._owner = ""  # a role's account or an instance; empty for a key
+        self._account = ""
         self._source: AlicloudCredentialSource | None = None
 
     def current(self) -> AlicloudCredential:
@@ -301,10 +298,10 @@ class AlicloudCredentials:
         return self._source.renewed(refused_credential) if self._source is not None else self.current()
 
     def account(self) -> str:
-        """Return the account whose rate limit applies, as a digest: the role's account, the instance's, or the key. Two
-        keys of one account have separate budgets, because a key does not reveal its account."""
-        key = self.current().key
-        return digest(self._owner or key.reveal())
+        """Return a digest of what signs, whose budget of calls applies: the long-lived key, with the role that it
+        assumes; otherwise the source of the temporary one and the cluster, since nothing else of it lasts."""
+        self.current()
+        return self._account
 
     def _choose(self) -> AlicloudCredentialSource:
         access, text = self._settings.access, SecretText()
@@ -318,23 +315,32 @@ class AlicloudCredentials:
             access = msgspec.structs.replace(access, oidc_token_file=file, **roles)
         match way_of(access, key_id=bool(text.key_id), key_secret=bool(text.key_secret), token=bool(text.token)):
             case Way.KEY:
+                self._account = self._account_of(text)
                 return self._key(text)
             case Way.ROLE:
-                keys, self._owner = self._key(text), _account(access.role_arn)
+                keys, self._account = self._key(text), self._account_of(text, access.role_arn)
                 parts: tuple[str, ...] = (text.key_id.reveal(), text.key_secret.reveal(), text.token.reveal())
                 name = self._session_name(access)
                 return self._session(access, parts, lambda: self._sts.by_key(keys, access.role_arn, name))
             case Way.OIDC:
-                self._owner = _account(access.role_arn)
                 # Not by the token, which changes at every renewal, so each cluster has its own session.
                 token = (access.oidc_token_secret, access.oidc_token_file)
                 parts = (self._connection.cluster, access.oidc_provider_arn, *token)
+                self._account = account_digest(None, "oidc", access.role_arn, *parts)
                 return self._session(access, parts, lambda: self._session_by_oidc(access))
             case Way.METADATA:
                 url = (access.metadata_endpoint or METADATA).rstrip("/")
-                self._owner = f"{url} {access.ram_role}"
+                self._account = account_digest(None, "metadata", self._connection.cluster, url, access.ram_role)
                 role = InstanceRole(url, access.ram_role, self._connection.means, self._connection.now)
                 return self._session(access, (url, access.ram_role), role.credential)
+
+    def _account_of(self, text: SecretText, *role: str) -> str:
+        """Return the digest of the key in a secret. A key with a token is itself temporary; the secret in which it is
+        written stands for it."""
+        if text.token:
+            name = self._settings.access.credentials_secret
+            return account_digest(None, "secret", self._connection.cluster, name, *role)
+        return account_digest(text.key_secret, text.key_id.reveal(), *role)
 
     def _read_secret(self, *, fresh: bool) -> SecretText:
         name, reader = self._settings.access.credentials_secret, self._connection.read_secret
@@ -378,12 +384,6 @@ class AlicloudCredentials:
         except OSError as error:
             raise BadInput(place, f"cannot be read: {error.strerror}", "name a file that exists") from None
         return parse_oidc_token(text, place)
-
-
-def _account(role_arn: str) -> str:
-    """Return the account in a role's name; the whole name if it contains none."""
-    match = _ACCOUNT.match(role_arn)
-    return match[1] if match else role_arn
 
 
 # -- Security Token Service

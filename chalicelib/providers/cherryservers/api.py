@@ -33,7 +33,7 @@ from chalicelib.providers.cherryservers.decoding import (
     total_of,
 )
 from chalicelib.providers.cherryservers.tokens import parse_api_token
-from chalicelib.providers.credential_source import SecretSource, digest
+from chalicelib.providers.credential_source import SecretSource, account_digest
 from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Transient, Unauthorized, Unknown
 from chalicelib.providers.http import Http, VendorRequest, VendorResponse
 from chalicelib.providers.rate_limit import CallBudget, WaitLimit
@@ -195,7 +195,7 @@ def open_api(connection: Connection, settings: CherrySettings, project: int) -> 
     source = SecretSource(connection.read_secret, settings.credentials_secret, parse_api_token)
 
     def key(subject: str) -> str:
-        return f"cherryservers/{digest(source.current().reveal())}/{subject}"
+        return f"cherryservers/{account_digest(source.current())}/{subject}"
 
     budget = CallBudget(services, lambda: key("api"), settings.calls_per_second, WaitLimit(PATIENCE), burst=0.0, lot=1)
     rest = Http(

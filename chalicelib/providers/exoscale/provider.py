@@ -11,7 +11,7 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.policy.vendors.exoscale import PROVIDER, ExoscaleSettings, read_settings
 from chalicelib.providers.base import BaseProvider, Connection, Observation, change, joint_change, question
-from chalicelib.providers.credential_source import SecretSource, digest
+from chalicelib.providers.credential_source import SecretSource, account_digest
 from chalicelib.providers.exoscale import node_groups
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.credentials import parse_secret, signed
@@ -38,7 +38,9 @@ def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:
     source = SecretSource(connection.read_secret, settings.credentials_secret, parse_secret)
 
     def cache_key(kind: str) -> str:
-        return f"{PROVIDER}/{digest(source.current().key.reveal())}/{settings.zone}/{kind}"
+        credential = source.current()
+        account = account_digest(credential.secret, credential.key.reveal())
+        return f"{PROVIDER}/{account}/{settings.zone}/{kind}"
 
     rest = Http(
         PROVIDER,

@@ -11,7 +11,7 @@ from chalicelib.model.node import Node
 from chalicelib.policy.vendors.huaweicloud import PROVIDER, CceSettings, read_settings
 from chalicelib.providers import price_reader
 from chalicelib.providers.base import BaseProvider, Connection, Observation, change, question
-from chalicelib.providers.credential_source import SecretSource, digest
+from chalicelib.providers.credential_source import SecretSource, account_digest
 from chalicelib.providers.http import LIMITS, Http, Limits
 from chalicelib.providers.huaweicloud import node_groups
 from chalicelib.providers.huaweicloud.api import CceApi
@@ -51,9 +51,15 @@ def open_api(connection: Connection, settings: CceSettings, *, sessions: Session
     iam_root = root(Service.IAM)
 
     def cache_key(kind: str) -> str:
-        """Return a row of the account whose limits and projects apply: an agency's, otherwise the key's."""
-        owner = f"{agency.domain}/{agency.name}" if agency else keys.current().key.reveal()
-        return f"{PROVIDER}/{digest(owner)}/{settings.region}/{kind}"
+        """Return a row of what signs: the long-lived key, and the agency that it assumes. A key with a token is itself
+        temporary; the secret in which it is written stands for it."""
+        key = keys.current()
+        role = (agency.domain, agency.name) if agency else ()
+        if key.token:
+            account = account_digest(None, connection.cluster, settings.credentials_secret, *role)
+        else:
+            account = account_digest(key.secret, key.key.reveal(), *role)
+        return f"{PROVIDER}/{account}/{settings.region}/{kind}"
 
     def client(source: SecretSource[CceCredential], kind: str, limits: Limits = LIMITS) -> Http:
         return Http(

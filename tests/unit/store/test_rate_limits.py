@@ -13,7 +13,7 @@ import pytest
 from chalicelib.providers.services import RateLimit, RateLimiter
 from chalicelib.store import Store
 from chalicelib.store.tables import RATE_LIMITS, RateLimitRow
-from chalicelib.store.vendor_calls import DIFFERENCE, LONGEST_HOLD
+from chalicelib.store.vendor_calls import DIFFERENCE, LONGEST_HOLD, RATE_KEPT
 from infra.emulators.aws_faults import AwsFaults, busy, lost_answer
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.memory_table import MemoryAccount
@@ -257,3 +257,73 @@ def test_rate_limit_uses_only_the_given_clock() -> None:
     store = MemoryAccount().store("t", clock=clock)
     assert store.rate_limits.take(RateLimit("k", 1.0, 1), 1) == 0.0
     assert store.rate_limits.take(RateLimit("k", 1.0, 1), 1) == 1.0
+
+
+# -- budgets that policies with different rates share
+
+
+def test_rate_limit_shared_by_two_rates_is_booked_at_the_slower_one(bench: StoreFixture) -> None:
+    pacer, fast, slow = bench.store.rate_limits, _pace(bench, 10.0, 200), _pace(bench, 0.5, 10)
+    assert pacer.take(slow, 1) == 0.0
+    assert [pacer.take(fast, 1) for _ in range(9)] == [0.0] * 9
+    assert pacer.take(fast, 1) == pytest.approx(2.0)
+    assert pacer.take(slow, 1) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("first", ["fast", "slow"])
+def test_rate_limit_of_two_rates_starves_neither_in_an_hour(bench: StoreFixture, first: str) -> None:
+    fast, slow = _pace(bench, 10.0, 200), _pace(bench, 0.13, 10)
+    order = (fast, slow) if first == "fast" else (slow, fast)
+    granted = {fast: 0, slow: 0}
+    for _ in range(60):
+        for pace in order:
+            granted[pace] += sum(bench.store.rate_limits.take(pace, 1) == 0.0 for _ in range(3))
+        bench.clock.advance(60.0)
+    assert granted == {fast: 180, slow: 180}
+
+
+def test_rate_limit_goes_back_to_the_faster_rate_when_the_slower_is_not_used(bench: StoreFixture) -> None:
+    pacer, fast, slow = bench.store.rate_limits, _pace(bench, 10.0, 200), _pace(bench, 0.5, 10)
+    assert pacer.take(slow, 2) == 0.0
+    bench.clock.advance(RATE_KEPT - 1.0)
+    assert pacer.take(fast, 10) > 0.0
+    bench.clock.advance(1.0)
+    assert pacer.take(fast, 50) == 0.0
+
+
+def test_rate_limit_of_a_rate_that_is_slower_than_the_others_applies_at_once(bench: StoreFixture) -> None:
+    pacer, fast, slow = bench.store.rate_limits, _pace(bench, 10.0, 200), _pace(bench, 0.5, 10)
+    assert pacer.take(fast, 50) == 0.0
+    assert pacer.take(slow, 1) == 0.0
+    assert pacer.take(fast, 1) == 0.0
+    granted = sum(pacer.take(fast, 1) == 0.0 for _ in range(50))
+    assert granted < 10
+
+
+@pytest.mark.parametrize(("rate", "calls", "granted"), [(10.0, 50, True), (10.0, 51, False), (0.13, 2, False)])
+def test_rate_limit_books_five_seconds_of_calls_at_once(
+    bench: StoreFixture, rate: float, calls: int, *, granted: bool
+) -> None:
+    pace = _pace(bench, rate, 200)
+    with RequestCounter(bench) as counter:
+        assert (bench.store.rate_limits.take(pace, calls) == 0.0) is granted
+    assert len(counter.requests) == granted
+    assert bench.store.rate_limits.take(pace, 1) == 0.0
+
+
+def test_rate_limit_of_two_rates_holds_for_processes_that_race(bench: StoreFixture) -> None:
+    fast, slow = _pace(bench, 10.0, 200), _pace(bench, 0.5, 10)
+    assert bench.store.rate_limits.take(slow, 1) == 0.0
+    calls = [lambda pace=pace: bench.fresh().rate_limits.take(pace, 1) for pace in (fast, slow) for _ in range(8)]
+    waits = all_at_once(calls)
+    assert not [wait for wait in waits if isinstance(wait, Exception)]
+    assert waits.count(0.0) <= 9
+
+
+def test_rate_limit_of_an_impossible_slow_rate_is_replaced(bench: StoreFixture) -> None:
+    ahead, pace = _at(bench, START + 86_400), _pace(bench, 10.0, 200)
+    ahead.store.rate_limits.take(RateLimit(pace.key, 0.1, 10), 1)
+    pacer = bench.store.rate_limits
+    pacer.take(pace, 1)  # its arrival is discarded
+    bench.clock.advance(60.0)
+    assert pacer.take(pace, 50) == 0.0

@@ -142,13 +142,14 @@ def test_alicloud_role_is_assumed_once_per_process_until_shortly_before_expiry()
     ]
 
 
-def test_alicloud_role_rate_limit_belongs_to_its_account_for_every_session() -> None:
-    limits, vendor = RecordedLimits(), Vendor(granted(1), granted(2), granted(3))
+def test_alicloud_role_rate_limit_belongs_to_its_key_and_the_role_for_every_session() -> None:
+    limits, vendor = RecordedLimits(), Vendor(*(granted(number) for number in range(1, 5)))
     ess = answering(vendor)
-    for role in (ROLE, ROLE + "2", "acs:ram::9999:role/outscaler"):
+    for role in (ROLE, ROLE, ROLE + "2", "acs:ram::9999:role/outscaler"):
         ess.api(limits=limits, credentialsSecret="key", roleArn=role).groups([GROUP])
-    first, second, third = (key for key, _ in limits.granted)
-    assert first == second != third
+    first, again, second, third = (key for key, _ in limits.granted)
+    assert first == again
+    assert len({first, second, third}) == 3
     assert "1234567890123456" not in first
 
 

@@ -174,7 +174,7 @@ def test_huawei_rate_limit_key_is_per_key_region_and_service_and_shows_no_key() 
     assert {limit.rate for limit in limits.limits} == {4.0}
 
 
-def test_huawei_agency_rate_limit_belongs_to_its_account_for_every_key() -> None:
+def test_huawei_agency_rate_limit_belongs_to_each_key_that_assumes_it() -> None:
     cce, limits = EmulatedCce(), RecordedLimits()
     cce.rate_limiter = limits
     for _ in range(2):
@@ -182,7 +182,7 @@ def test_huawei_agency_rate_limit_belongs_to_its_account_for_every_key() -> None
         cce.server.ring.add_agency("b", "a", cce.key.id)
         cce.api(agencyName="a", agencyDomain="b").pools()
     assert [call.operation for call in cce.server.log].count("assume-agency") == 2
-    assert len({key for key, _ in limits.granted if key.endswith("/cce")}) == 1
+    assert len({key for key, _ in limits.granted if key.endswith("/cce")}) == 2
 
 
 # -- deletion
