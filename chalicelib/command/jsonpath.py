@@ -12,6 +12,7 @@ import codecs
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ _PLACE = "-o jsonpath"
 _HELP = "write a template such as '{[*].name}' or '{range .nodes[*]}{.node}{\"\\n\"}{end}'"
 _QUOTED = r'"(?:\\.|[^"\\])*"|' + r"'(?:\\.|[^'\\])*'"
 _TOKEN = re.compile(rf"\{{((?:{_QUOTED}|[^{{}}\"'])*)\}}|([^{{}}]+)")
+_PATHS = 1000  # paths of one template that are kept parsed
 _ESCAPED_NAME = re.compile(r"(\.)((?:[\w/-]|\\\.)*\\\.(?:[\w/-]|\\\.)*)")
 
 
@@ -102,19 +104,28 @@ def _text(text_part: _Text | _Path | _Range, root: Any, element: Any, clean: Cal
 def _values(path: str, root: Any, element: Any) -> Sequence[Any]:
     """Return the values of a path. Raises BadInput for one that is none."""
     from jsonpath_ng.exceptions import JSONPathError
-    from jsonpath_ng.ext.parser import parse
 
-    start, way = (root, path[1:]) if path.startswith("$") else (element, path.removeprefix("@"))
-    way = _ESCAPED_NAME.sub(lambda name: f"['{name[2].replace(chr(92), '')}']", way)
-    if way and way[0] not in ".[":
-        way = f".{way}"
-    if isinstance(start, list):
-        way = re.sub(r"\A\.items\b", "", way)
+    start = root if path.startswith("$") else element
     try:
-        return [match.value for match in parse("$" if way in ("", ".") else f"${way}").find(start)]
+        return [match.value for match in _parsed(path, of_list=isinstance(start, list)).find(start)]
     except (JSONPathError, ValueError, TypeError) as error:
         problem = f"{path[:60]!r} is not a path ({' '.join(str(error).split())[:100]})"
         raise BadInput(_PLACE, problem, _HELP) from None
+
+
+@lru_cache(maxsize=_PATHS)
+def _parsed(path: str, *, of_list: bool) -> Any:
+    """Return a path in the library's form: parsing one takes as long as finding it a hundred times. of_list: whether it
+    starts at a list. Raises what the library raises."""
+    from jsonpath_ng.ext.parser import parse
+
+    way = path[1:] if path.startswith("$") else path.removeprefix("@")
+    way = _ESCAPED_NAME.sub(lambda name: f"['{name[2].replace(chr(92), '')}']", way)
+    if way and way[0] not in ".[":
+        way = f".{way}"
+    if of_list:
+        way = re.sub(r"\A\.items\b", "", way)
+    return parse("$" if way in ("", ".") else f"${way}")
 
 
 def _printed(value: Any) -> str:

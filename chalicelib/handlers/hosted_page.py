@@ -115,7 +115,9 @@ def _opened(code: str, request: LinkRequest, base: str, runtime: Runtime) -> Pag
             "replace": f"?replace={_REPLACE}",
         }
         return page_of("replace.html", Links(base), runtime.clock(), 409, values)
-    if not runtime.store.debounce.first_use(_OPENED, link.id, 2 * LINK_FOR):
+    # As long as any clock that accepts the link: its use is compared with the same clock as its end.
+    counts_for = link.until - runtime.clock() + 2 * LINK_FOR
+    if not runtime.store.debounce.first_use(_OPENED, link.id, counts_for):
         raise _refused(runtime)
     grant = new_grant(runtime.clock(), SESSION_FOR, link.clusters)
     cookie = written(grant, SESSION, runtime.store.table.name, keys[0])

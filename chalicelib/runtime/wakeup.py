@@ -1,6 +1,9 @@
 """Requests a pass: one delayed message per debounce window, for any number of requests (handlers/webhook.py
 draws the window), and an earlier one for the first event that says enough by itself.
 
+Events wake a cluster 20 times at once and then once in 10 seconds (store/debounce.py); later ones are gathered in a
+window that ends when the next wake-up is permitted. Ends of operations and people are not limited.
+
 The webhook and the executors share the window, so an operation that ends during a storm of events adds no extra pass.
 """
 
@@ -30,8 +33,14 @@ def request_reconcile(policy: Policy, cause: Cause, runtime: Runtime, *, prompt:
     prompt: whether a pass can use this event by itself, so that the first such event does not wait for others. Raises
     StoreError, NotSent."""
     window = max(policy.webhook.debounce, SHORTEST_WINDOW)
-    if prompt and _requested(policy, cause, runtime, PROMPT, PROMPT_AGAIN, after=0.0):
+    wakes, limited = runtime.store.debounce.wakes(policy.name), cause is Cause.WEBHOOK
+    pause = wakes.pause if limited else 0.0
+    promptly = prompt and not pause and PROMPT not in wakes.keys
+    if promptly and _requested(policy, cause, runtime, PROMPT, PROMPT_AGAIN, after=0.0):
         return True
+    if WINDOW in wakes.keys:
+        return False
+    window = max(window, pause)
     return _requested(policy, cause, runtime, WINDOW, window, after=window)
 
 
@@ -39,7 +48,7 @@ def _requested(policy: Policy, cause: Cause, runtime: Runtime, key: str, window:
     """Send a message, visible after some seconds, unless another call did so within the window."""
     debounce, by = runtime.store.debounce, runtime.owner()
     try:
-        if not debounce.wake(policy.name, window, key=key, by=by):
+        if not debounce.wake(policy.name, window, key=key, by=by, limited=cause is Cause.WEBHOOK):
             return False
         message = ReconcileMessage(cluster=policy.name, reason=cause.value, at=runtime.clock() + after)
         runtime.sender.send(RECONCILE, encode(message), whole_delay(after))

@@ -259,10 +259,13 @@ class ClaimRow(RowKey):
 
 
 class DebounceRow(RowKey):
-    """An event that counts once until that instant. by: the writer, which may remove it."""
+    """An event that counts once until that instant. by: the writer, which may remove it. Of wake-ups: prompt_until, the
+    same for prompt ones; full_at: when the burst of wake-ups is full again (debounce.py)."""
 
     until = InstantAttribute()
     by = UnicodeAttribute(null=True)
+    prompt_until = InstantAttribute(null=True)
+    full_at = InstantAttribute(null=True)
 
 
 class RateLimitRow(RowKey):

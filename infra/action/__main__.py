@@ -7,6 +7,7 @@ cannot end, and cut where GitHub takes no more.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -50,15 +51,39 @@ def report(right: int, sections: Sequence[str]) -> str:
 
 def section(file: Path, snapshots: Path | None) -> tuple[bool, str]:
     """Return whether a policy is valid and could be planned, and what the report says about it."""
+    if (problem := refusal(file)) or (snapshots and (problem := refusal(snapshots))):
+        return False, "\n\n".join([fenced(str(file)), "#### Not read", problem])
     place = str(file) if file.is_absolute() else f"./{file}"  # never read as a flag
     code, output = outscaler("validate", place)
     parts = [f"#### {'Valid' if not code else 'Not valid'}", fenced(output)]
     folder = snapshots / cluster(file) if snapshots and cluster(file) else None
-    if not code and folder and folder.is_dir():
+    if not code and folder and (problem := refusal(folder) or refusal_below(folder)):
+        parts += ["#### Not planned", problem]
+        code = 1
+    elif not code and folder and folder.is_dir():
         code, output = outscaler("plan", f"--snapshot={folder}", "--policy", place)
         parts += ["#### Plan", fenced(output)]
         code = 0 if code == _UNREADABLE else code
     return not code, "\n\n".join([fenced(str(file)), *parts])
+
+
+def refusal(path: Path) -> str:
+    """Return why a path is not followed; empty if it is. A link in a pull request may lead to any file of the machine,
+    and errors quote what they cannot read."""
+    here = Path.cwd().resolve()
+    absolute = Path(os.path.normpath(here / path))
+    if not path.is_absolute() and not absolute.is_relative_to(here):
+        return "It is outside of the checkout."
+    if path.is_symlink() or (absolute.exists() and absolute.resolve() != absolute):
+        return "It is a symbolic link, or in a folder that is one. Links are not followed."
+    return ""
+
+
+def refusal_below(folder: Path) -> str:
+    """Return why the files of a folder are not read; empty if they are."""
+    if any(path.is_symlink() for path in folder.rglob("*")):
+        return "The captured cluster has a symbolic link. Links are not followed."
+    return ""
 
 
 def cluster(file: Path) -> str:

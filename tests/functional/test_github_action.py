@@ -128,6 +128,47 @@ def test_hostile_policy_is_not_valid_and_never_fails_the_report(repository_of_po
     assert "Traceback" not in shown
 
 
+@pytest.mark.parametrize("place", ["file", "folder", "chain", "relative", "broken snapshot", "snapshot", "snapshots"])
+def test_link_in_a_pull_request_is_not_followed(repository_of_policies: Path, place: str) -> None:
+    top, policies = repository_of_policies, repository_of_policies / "policies"
+    outside = top.parent / f"{top.name}-outside"
+    outside.mkdir()
+    secret = outside / "x.yaml"
+    secret.write_text("the-secret-text: [")
+    if place == "file":
+        (policies / "x.yaml").symlink_to(secret)
+    elif place == "chain":
+        (top / "y").symlink_to(secret)
+        (policies / "x.yaml").symlink_to(top / "y")
+    elif place == "relative":
+        (policies / "x.yaml").symlink_to(f"../../{outside.name}/x.yaml")
+    elif place == "folder":
+        (policies / "prod.yaml").unlink()
+        policies.rmdir()
+        policies.symlink_to(outside)
+    elif place == "snapshots":
+        (top / "snapshots").rename(outside / "snapshots")
+        (top / "snapshots").symlink_to(outside / "snapshots")
+    else:
+        (top / "snapshots" / "prod" / "nodes.json").unlink()
+        target = outside / "gone" if place == "broken snapshot" else secret
+        (top / "snapshots" / "prod" / "nodes.json").symlink_to(target)
+    code, text = reported("--policies", "policies/*.yaml", "--snapshots", "snapshots")
+    assert code == 1
+    assert "the-secret" not in text
+    assert "link" in text
+    assert "Cluster prod at" not in text or place in ("file", "chain", "relative")
+
+
+def test_policy_outside_of_the_checkout_is_not_read(repository_of_policies: Path) -> None:
+    outside = repository_of_policies.parent / f"{repository_of_policies.name}.yaml"
+    outside.write_text("the-secret-text: [")
+    code, text = reported("--policies", f"policies/../../{outside.name}")
+    assert code == 1
+    assert "outside of the checkout" in text
+    assert "the-secret" not in text
+
+
 def test_policy_with_the_name_of_a_flag_is_a_file(repository_of_policies: Path) -> None:
     (repository_of_policies / "--help.yaml").write_text(POLICY)
     code, text = reported("--policies=-*.yaml")

@@ -6,12 +6,15 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from chalicelib.dispatch.messages import Cause
 from chalicelib.policy.load import digest
 from chalicelib.runtime.runtime import install
+from chalicelib.runtime.wakeup import request_reconcile
 from chalicelib.runtime.webhook_signature import sign_body
 from chalicelib.store.tables import DebounceRow
 from tests.functional.app_client import BEARER, HMAC, AppClient, sample
@@ -131,7 +134,7 @@ def test_authenticated_caller_causes_one_policy_read_a_minute(cold: AppClient) -
         ("0s", 0.0, 1),
         ("0s", 0.25, 15),
         ("500ms", 0.25, 15),
-        ("0s", 1.0, 60),
+        ("0s", 1.0, 20 + 6),
         ("2s", 0.25, 8),
     ],
 )
@@ -146,6 +149,60 @@ def test_sixty_events_cause_at_most_one_message_a_second(
     assert len(cold.outbox.scans()) == messages
     assert all(delay >= 1 for _, delay in cold.outbox.scans())
     assert bill.calls["PutItem"] == 60 + messages
+
+
+@pytest.mark.parametrize(("body", "debounce", "every"), [(GATHERED, "2s", 1.0), (BODY, "2s", 1.0), (BODY, "0s", 7.0)])
+def test_events_cause_20_passes_and_then_one_in_10_seconds_at_most(
+    cold: AppClient, body: bytes, debounce: str, every: float
+) -> None:
+    name = _cluster(cold, debounce=debounce)
+    began, minutes = cold.clock(), 5
+    for number in range(int(minutes * 60 / every)):
+        assert cold.post(name, body + b" " * number).status_code == 202
+        cold.clock.advance(every)
+    due = sorted(message.at - began for message, _ in cold.outbox.scans())
+    assert len(due) <= 20 + minutes * 6
+    assert len(due) >= min(20 + minutes * 6 - 2, minutes * 60 // every)
+    assert max(later - earlier for earlier, later in pairwise(due)) <= 10.0 + max(every, 1.0), "no event waits longer"
+    assert max(delay for _, delay in cold.outbox.scans()) <= 10
+
+
+def test_burst_of_wake_ups_is_full_again_after_200_seconds(cold: AppClient) -> None:
+    name = _cluster(cold, debounce="0s")
+
+    def woken() -> int:
+        before = len(cold.outbox.scans())
+        for number in range(30):
+            cold.post(name, GATHERED + b" " * number)
+            cold.clock.advance(1.0)
+        return len(cold.outbox.scans()) - before
+
+    assert woken() == 20 + 3
+    cold.clock.advance(200.0)
+    assert woken() == 20 + 3
+
+
+def test_ends_of_operations_and_people_wake_a_cluster_beyond_the_limit_of_events(cold: AppClient) -> None:
+    name = _cluster(cold, debounce="0s")
+    for number in range(40):
+        cold.post(name, GATHERED + b" " * number)
+        cold.clock.advance(1.0)
+    cold.clock.advance(10.0)
+    cold.post(name, GATHERED)
+    cold.clock.advance(10.0)
+    policy = cold.runtime.policy(name)
+    assert policy is not None
+    assert request_reconcile(policy, Cause.OPERATION, cold.runtime)
+    assert cold.outbox.scans()[-1][1] == 1
+
+
+def test_signed_events_that_wake_nothing_cost_no_write(cold: AppClient) -> None:
+    name = _cluster(cold)
+    uninteresting = BODY.replace(b"FailedScheduling", b"Pulled")
+    with _bill(cold) as bill:
+        for number in range(20):
+            assert cold.post(name, uninteresting + b" " * number).status_code == 202
+    assert not {"PutItem", "UpdateItem", "DeleteItem"} & bill.calls.keys()
 
 
 def test_changed_webhook_configuration_applies_after_a_minute(cold: AppClient) -> None:

@@ -80,7 +80,8 @@ def test_operation_messages_five_minutes_late_have_no_effect(world: ScenarioWorl
     _four_nodes_came(world)
     swept = [i.at for i in world.invocations if i.function == "tick" and i.answer["swept"]]
     assert len(swept) == 1
-    assert world.calls("act_clusterapi") == 3  # the step, the late message, and the watch of the step
+    # the step, the late message and the late watch of the pass, and the two watches of the step
+    assert world.calls("act_clusterapi") == 5
 
 
 @scenario(grain=30.0)

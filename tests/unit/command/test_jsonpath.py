@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.command.jsonpath import rendered
+from chalicelib.command.jsonpath import _parsed, rendered
 from chalicelib.command.output import emit
 from chalicelib.model.errors import BadInput
 from tests.unit.command.test_cli_tables import Terminal
@@ -81,3 +81,13 @@ def test_wrong_template_is_an_error_with_an_example(template: str, problem: str)
         rendered(template, GROUPS)
     assert str(caught.value).startswith(f"-o jsonpath: {problem}")
     assert "write a template such as '{[*].name}'" in str(caught.value)
+
+
+def test_jsonpath_of_a_range_is_parsed_once_for_all_elements() -> None:
+    template = '{range .nodes[*]}{.name}{"\\t"}{.pods[*].cpu}{"\\n"}{end}'
+    nodes = [{"name": f"n-{number}", "pods": [{"cpu": "1"}, {"cpu": "2"}]} for number in range(2000)]
+    before = _parsed.cache_info().misses
+    lines = rendered(template, {"nodes": nodes}).splitlines()
+    assert lines[-1] == "n-1999\t1 2"
+    assert len(lines) == 2000
+    assert _parsed.cache_info().misses - before <= 3

@@ -11,7 +11,7 @@ import pytest
 from chalicelib.model.secret import Secret
 from chalicelib.providers.credential_source import account_digest
 from chalicelib.providers.errors import ProviderError
-from tests.unit.providers.alicloud.emulated import KEY_ID, EmulatedEss
+from tests.unit.providers.alicloud.emulated import KEY_ID, answering, groups_page
 from tests.unit.providers.cherryservers.emulated import EmulatedCloud
 from tests.unit.providers.emulated import RecordedLimits
 from tests.unit.providers.exoscale.emulated import EmulatedZone
@@ -22,7 +22,7 @@ def of_alicloud(name: str, secret: str, token: str = "") -> str:
     """The budget's key of a call with that credential. The vendor may refuse it."""
     limits = RecordedLimits()
     text = {"accessKeyId": name, "accessKeySecret": secret, "securityToken": token}
-    api = EmulatedEss().api(limits=limits, read_secret=lambda _: json.dumps(text))
+    api = answering(lambda _: groups_page("asg-1")).api(limits=limits, read_secret=lambda _: json.dumps(text))
     with suppress(ProviderError):
         api.groups(["asg-1"])
     return limits.granted[0][0]
