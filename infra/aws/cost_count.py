@@ -105,7 +105,7 @@ def count_tick() -> tuple[float, int]:
     world = LocalWorld(quick=True, grain=60.0)
     assert isinstance(world.services, QuickServices)
     meter = Metered(world.services.dynamodb)
-    world.services.dynamodb = meter  # type: ignore[assignment]  # it has the same methods
+    world.services.dynamodb = meter  # it has the same methods
     with world:
         world.step(120.0)
         meter.reset()
@@ -121,7 +121,7 @@ def _quiet_cluster(metrics: Metrics, *, parameters: bool, notified: bool) -> Ite
     world = LocalWorld(quick=True, grain=60.0)
     assert isinstance(world.services, QuickServices)
     meter = Metered(world.services.dynamodb)
-    world.services.dynamodb = meter  # type: ignore[assignment]  # it has the same methods
+    world.services.dynamodb = meter  # it has the same methods
     secret = f"{PARAMETER if parameters else ''}outscaler/{world.name}/kubeconfig"
     with world:
         world.put_secret(secret, world.server.kubeconfig())
