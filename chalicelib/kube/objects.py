@@ -290,8 +290,8 @@ def pods_on_node(kube: KubeClient, node: str) -> bytes:
 # --- ConfigMaps
 
 
-# At the first server-side apply, by whoever it is, the API server makes this one the owner of all that was there and had
-# no owner. Whoever writes a field after that owns it by name.
+# At the first server-side apply, by whoever it is, the API server makes this one the owner of all that had no owner.
+# Whoever writes a field after that owns it by name.
 _UNKNOWN_MANAGER = "before-first-apply"
 
 

@@ -286,3 +286,22 @@ def test_moves_that_save_most_for_their_disruption_begin_first() -> None:
     assert result.goes == ["a", "b", "c"]
     assert result.removed == ["b"]
     assert [move.nodes for move in result.report.moves] == [("b",), ("c",), ("a",)]
+
+
+@pytest.mark.parametrize(
+    ("mix", "surge", "least"),
+    [
+        (((1, "2500m", "8Gi"), (3, "380m", "2Gi")), NodeLimit(share=1.0), 1),
+        (((1, "2500m", "8Gi"), (3, "380m", "2Gi")), NodeLimit(nodes=3), 1),
+        (((1, "2", "4Gi"), (1, "1", "4Gi"), (1, "500m", "4Gi"), (1, "140m", "2Gi")), NodeLimit(share=1.0), 5),
+    ],
+)
+def test_moves_that_pass_alone_and_fail_together_are_made_as_far_as_they_pass(
+    mix: PodCounts, surge: NodeLimit, least: int
+) -> None:
+    """Ten full nodes, and the same size is offered for less: the scheduler may mix the pods of several on new ones."""
+    types: dict[str, Machine] = {"old": ("4", "16Gi", 0.60), "new": ("4", "16Gi", 0.36)}
+    nodes: dict[str, tuple[str, PodCounts]] = {f"n{at}": ("old", mix) for at in range(10)}
+    result = decide(fixture(nodes, types, grows=["new"]), policy(types, max_surge=surge, aggressiveness=3.0))
+    assert len(result.goes) == result.bought["new"] >= least
+    assert "SearchLimit" not in result.codes.values()

@@ -162,6 +162,7 @@ class ConsolidationSearch:
     def _with_replacements(self, start: tuple[int, ...]) -> Iterator[Solution]:
         """Yield these removals, and what greedy choice replaces beside them."""
         gone, bought = list(start), np.zeros(len(self.offers), dtype=np.int64)
+        bundles: list[tuple[tuple[int, ...], int]] = []
         if start and (removals := self.verified(gone, bought)) is not None:
             yield removals
         for most in (len(self.candidates), 1):
@@ -169,10 +170,22 @@ class ConsolidationSearch:
                 # Rules between pods and the orders of the scheduler may leave less of a bundle, or nothing.
                 alone = self.verified(members, self.one(offer))
                 if alone is not None and self.saves_enough(alone.gone, self.one(offer)):
+                    bundles.append((alone.gone, offer))
                     gone += alone.gone
                     bought[offer] += 1
-        if bought.any() and (replaced := self.verified(gone, bought)) is not None:
+        if bundles and (replaced := self.verified(gone, bought) or self._as_many_as_pass(start, bundles)) is not None:
             yield replaced
+
+    def _as_many_as_pass(self, start: Sequence[int], bundles: Sequence[tuple[tuple[int, ...], int]]) -> Solution | None:
+        """Return these removals with the bundles of which each passes the whole trial beside those before it. Bundles
+        that pass alone may fail together, because the scheduler may put pods of one on the new node of another."""
+        gone, bought = list(start), np.zeros(len(self.offers), dtype=np.int64)
+        passed: Solution | None = None
+        for members, offer in bundles[:MOST_CANDIDATES]:
+            more = self.verified([*gone, *members], bought + self.one(offer))
+            if more is not None and len(more.gone) == len(gone) + len(members):
+                gone, bought, passed = list(more.gone), bought + self.one(offer), more
+        return passed
 
     def _careful_removals(self) -> list[int]:
         """Return candidates that go one after the other, each only if all that go then pass the whole trial."""
