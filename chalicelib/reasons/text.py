@@ -438,7 +438,8 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
     ),
     ReasonCode.SEARCH_LIMIT: (
         _fixed("the search ended before it was decided"),
-        lambda r: f"at most {_n(r, 'gap'):.1%} from the best plan" if "gap" in r.params else "",
+        # A gap of 1 says nothing: there is no plan to compare with the best one.
+        lambda r: f"at most {_n(r, 'gap'):.1%} from the best plan" if _n(r, "gap") not in (0.0, 1.0) else "",
     ),
     ReasonCode.IN_REPLACEMENT: (_fixed("it is part of a replacement"), lambda r: _p(r, "id")),
     ReasonCode.REPLACEMENT_FAILED: (

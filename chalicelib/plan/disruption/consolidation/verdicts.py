@@ -82,7 +82,7 @@ class Explanation:
         if self._solution is not None:
             first = search.candidates[self._gone[0]].node.name
             return Reason.of(ReasonCode.OTHER_MOVE_BETTER, move=first, gain=self._solution.gain / MICRO)
-        return Reason.of(ReasonCode.SEARCH_LIMIT)  # without a plan there is nothing to compare with the best one
+        return Reason.of(ReasonCode.SEARCH_LIMIT, **({} if search.gap is None else {"gap": search.gap}))
 
     # --- the best move of one node
 
