@@ -179,7 +179,8 @@ class ConsolidationSearch:
     def _as_many_as_pass(self, start: Sequence[int], bundles: Sequence[tuple[tuple[int, ...], int]]) -> Solution | None:
         """Return these removals with the bundles of which each passes the whole trial beside those before it. Bundles
         that pass alone may fail together, because the scheduler may put pods of one on the new node of another."""
-        gone, bought = list(start), np.zeros(len(self.offers), dtype=np.int64)
+        gone = list(start)
+        bought: Ints = np.zeros(len(self.offers), dtype=np.int64)
         passed: Solution | None = None
         for members, offer in bundles[:MOST_CANDIDATES]:
             more = self.verified([*gone, *members], bought + self.one(offer))
