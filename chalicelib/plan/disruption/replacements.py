@@ -554,11 +554,12 @@ class _Pass:
         return chosen, why
 
     def _held(self, replacement: Replacement, reason: Reason) -> Replacement:
-        """Keep a row that could be drained, as long as what holds it passes by itself, and for so long again as its
-        nodes may take; then it is given up, so that nothing is paid twice for ever."""
+        """Keep a row that could be drained, as long as what holds it passes by itself or its nodes are not finished,
+        and for so long again as its nodes may take; then it is given up, so that nothing is paid twice for ever."""
         going = any(self._is_going(node, replacement) for node in replacement.nodes)
         waited = self.now - replacement.since > 2 * self._timeout(replacement)
-        return replacement if going or (_passes_by_itself(reason) and not waited) else self._fail(replacement, reason)
+        passes = _passes_by_itself(reason) or not self.state.unfinished.keys().isdisjoint(replacement.new_nodes)
+        return replacement if going or (passes and not waited) else self._fail(replacement, reason)
 
 
 def _switched_off(reason: DisruptionReason, policy: Policy) -> str | None:

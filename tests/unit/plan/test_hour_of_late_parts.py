@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import LearntTemplate, Memory
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.scaling_rules import Headroom
@@ -103,6 +104,24 @@ def test_part_that_never_comes_is_bought_for_once_in_an_hour_and_said(kind: str,
     notes = [note for plan in story.plans for note in plan.notes if note.code is ReasonCode.NEW_NODES_LACK]
     assert notes[0].params["group"] == "g"
     assert notes[0].params["what"] == f"{kind} {name}"
+
+
+def test_part_that_comes_after_the_startup_time_is_not_bought_for_again() -> None:
+    story = story_of("resource", "rdma/hca", 20 * MINUTE)
+
+    story.play(HOUR, every=MINUTE)
+
+    assert (story.bought_nodes(), story.pending()) == (2, [])
+    assert not any(part.undelivered for part in story.memory.groups.values())
+
+
+def test_longer_startup_time_waits_longer() -> None:
+    story = story_of("label", "nvidia.com/gpu.product", 40 * MINUTE)
+    story.groups["g"].more = {"options": GroupOptions(max_node_startup_time=HOUR)}
+
+    story.play(HOUR, every=MINUTE)
+
+    assert (story.bought_nodes(), story.pending()) == (2, [])
 
 
 @pytest.mark.parametrize("template", [True, False], ids=["vendor-states-it", "learnt-alone"])

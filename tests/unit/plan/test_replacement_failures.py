@@ -28,11 +28,12 @@ from chalicelib.plan.disruption.replacement_rows import (
     failed,
     with_operations,
 )
-from tests.builders import NOW
+from tests.builders import NOW, node
 from tests.unit.plan.replacement_story import (
     FULL,
     GROW,
     NO_PLACE,
+    FakeJudge,
     draining,
     machines,
     removal_operation,
@@ -64,6 +65,21 @@ def test_removal_that_was_not_begun_in_time_is_planned_again() -> None:
     assert played.removed == ["a"]
     assert played.row is not None
     assert (played.row.state, played.row.removals) == (DRAINING, {})
+
+
+@pytest.mark.parametrize(("labels", "state"), [({}, WAITING), ({"disk": "fast"}, FAILED)], ids=["lacks", "has"])
+def test_move_without_a_place_waits_while_its_new_node_is_not_finished(
+    labels: dict[str, str], state: ReplacementState
+) -> None:
+    build = machines("a", new=1, labels=labels)
+    promised = node("s", "2", "8Gi", group="s", labels={"disk": "fast"})
+    build.groups[-1] = replace(build.groups[-1], template=promised)
+
+    played = turn(build, replacement(), judge=FakeJudge(lambda _: NO_PLACE))
+
+    assert played.row is not None
+    assert played.row.state is state
+    assert played.removed == []
 
 
 def test_first_node_goes_first_and_the_next_one_when_its_drain_is_over() -> None:
