@@ -233,15 +233,29 @@ class NodeMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     drifted_since: float = 0.0  # since when every pass has seen that it is outdated
 
 
+class StatedTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a vendor's template says of new nodes."""
+
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    capacity: dict[str, int] = {}
+
+
 class LearntTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
     """A template copied from a real, ready node of the group, without the labels that are of that node alone.
+
     own_labels: their keys, None in a row of an earlier release, whose labels were not sorted out. lacking_labels: keys
-    of CSI drivers that say the zone or region on other nodes, and that this node did not have."""
+    of CSI drivers that say the zone or region on other nodes, and that this node did not have. stated: what the
+    vendor's template said when the node was made, None if it is not known. differs_since: since when it says something
+    else, 0.0 if it does not.
+    """
 
     node: Node
     learnt_at: float
     own_labels: tuple[str, ...] | None = None
     lacking_labels: tuple[str, ...] = ()
+    stated: StatedTemplate | None = None
+    differs_since: float = 0.0
 
 
 class BreakerState(

@@ -80,6 +80,7 @@ class ReasonCode(StrEnum):
     NEW_NODES_LACK = "NewNodesLack"  # group, what, until
 
     GROUP_IN_ZONES = "NodeGroupInSeveralZones"  # group, zones
+    TEMPLATE_OUTDATED = "VendorTemplateDiffers"  # group, differences
 
     # --- messages of expanders and limits, in Plan.notes
     EXPANDER_SKIPPED = "ExpanderSkipped"  # expander, detail

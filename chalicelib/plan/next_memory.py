@@ -30,7 +30,7 @@ from chalicelib.plan.repair import wrong_size
 from chalicelib.plan.scale_up.planner import ScaleUpPlan
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.due_nodes import RESTARTED_FOR
-from chalicelib.plan.state.node_templates import learn
+from chalicelib.plan.state.node_templates import learn, stated_template
 from chalicelib.plan.state.purchase_attempts import with_purchases
 from chalicelib.plan.state.spot_market import is_fallback, next_fallback, next_risk
 
@@ -54,7 +54,8 @@ def next_memory(
     templates: dict[str, LearntTemplate] = {}
     for group in state.groups.values():
         model = group.template.model if group.template is not None else None
-        learnt = learn(model, memory.templates.get(group.id), now, state.options, state.node_labels)
+        known, stated = memory.templates.get(group.id), stated_template(group.group, state.options)
+        learnt = learn(model, known, now, state.options, state.node_labels, stated)
         if learnt is not None:
             templates[group.id] = learnt
     # What is known of a group that could not be read stays.

@@ -238,9 +238,9 @@ def _spec(
 
 def _warnings(state: ClusterState) -> Iterator[Reason]:
     """Return what a cluster should not have, because it stops or misleads an autoscaler: AVOID_TAINT per node,
-    AVOID_ANNOTATION per pod of a DaemonSet, POOL_UNKNOWN per name, NEW_NODES_LACK per group, and BAD_PROTECTION per
-    pod where nodes are consolidated, at most MOST_WARNINGS of each. Cluster Autoscaler supports the first two, and the
-    planner obeys them in the same way."""
+    AVOID_ANNOTATION per pod of a DaemonSet, POOL_UNKNOWN per name, NEW_NODES_LACK and TEMPLATE_OUTDATED per group, and
+    BAD_PROTECTION per pod where nodes are consolidated, at most MOST_WARNINGS of each. Cluster Autoscaler supports the
+    first two, and the planner obeys them in the same way."""
     tainted = (
         Reason.of(ReasonCode.AVOID_TAINT, node=node.name, taint=taint)
         for node in state.snapshot.nodes
@@ -255,6 +255,12 @@ def _warnings(state: ClusterState) -> Iterator[Reason]:
     yield from islice(unknown_pools(state), MOST_WARNINGS)
     known = {name: group.memory for name, group in state.groups.items()}
     yield from islice(undelivered_notes(known, state.now), MOST_WARNINGS)
+    outdated = (
+        Reason.of(ReasonCode.TEMPLATE_OUTDATED, group=name, differences=", ".join(group.template.outdated))
+        for name, group in sorted(state.groups.items())
+        if group.template is not None and group.template.outdated
+    )
+    yield from islice(outdated, MOST_WARNINGS)
     if state.policy.consolidation.mode is ConsolidationMode.OFF:
         return
     invalid = {

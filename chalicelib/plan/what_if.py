@@ -22,7 +22,7 @@ from chalicelib.model.quantity import parse_duration
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timeouts import provision_time
 from chalicelib.plan.state.node_labels import NodeLabels
-from chalicelib.plan.state.node_templates import learn, settled_node
+from chalicelib.plan.state.node_templates import learn, settled_node, stated_template
 
 _COPIED = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")  # set by the API server on bound pods
 _SETTLED = 31.0  # seconds after which the planner no longer waits for more pods (2, with GPUs 30)
@@ -165,7 +165,8 @@ def without_nodes(
             group_of.update(dict.fromkeys(own, group.id))
             members = tuple(node for node in snapshot.nodes if owned_by(group, node))
             known = memory.templates.get(group.id)
-            learnt = learn(settled_node(members, now, options), known, now, options, node_labels)
+            stated = stated_template(group, options)
+            learnt = learn(settled_node(members, now, options), known, now, options, node_labels, stated)
             if learnt is not None:
                 templates[group.id] = learnt
         groups.append(_without_instances(group, own))

@@ -230,6 +230,10 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
         lambda r: f"new nodes of group {_p(r, 'group')} may be in any of several zones, and pods need one of them",
         lambda r: _p(r, "zones"),
     ),
+    ReasonCode.TEMPLATE_OUTDATED: (
+        lambda r: f"the vendor's template of group {_p(r, 'group')} has changed since its nodes were made",
+        lambda r: _p(r, "differences"),
+    ),
     ReasonCode.BAD_PROTECTION: (
         _fixed("the annotation karpenter.sh/do-not-disrupt does not protect its pod"),
         lambda r: f"pod {_p(r, 'pod')}: '{_p(r, 'value')}' is neither true nor a duration such as 2h",

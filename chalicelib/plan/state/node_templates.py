@@ -21,7 +21,7 @@ from operator import attrgetter
 import msgspec
 
 from chalicelib.model.group import NodeGroup
-from chalicelib.model.memory import LearntTemplate, Part, Undelivered
+from chalicelib.model.memory import LearntTemplate, Part, StatedTemplate, Undelivered
 from chalicelib.model.node import DELETION_CANDIDATE, HOSTNAME_LABEL, TO_BE_DELETED, Node
 from chalicelib.model.pod import Pod, PodClass, Toleration
 from chalicelib.model.policy import Options
@@ -37,6 +37,14 @@ from chalicelib.plan.state.readiness import (
     is_young,
     lacks_device,
     works,
+)
+from chalicelib.plan.state.vendor_templates import (
+    UNCHANGED,
+    applied,
+    change_since,
+    newer_differences,
+    next_statement,
+    statement,
 )
 
 TEMPLATE_LABEL = "cluster-autoscaler.kubernetes.io/template-node"
@@ -84,7 +92,8 @@ class Template(msgspec.Struct, frozen=True):
     """An expected new node. daemons: the classes of the pods on every such node from the start, one entry per pod.
     source: where it was learned. volume_limits: CSI driver -> most volumes; a driver without a limit is missing.
     model: the settled node that was copied, None for another source. in_zones: zone -> the node that comes there, of a
-    group in several zones (plan/state/zones.py)."""
+    group in several zones (plan/state/zones.py). outdated: in what its vendor's template has changed since the model
+    was made."""
 
     node: Node
     daemons: tuple[int, ...]
@@ -92,6 +101,7 @@ class Template(msgspec.Struct, frozen=True):
     volume_limits: dict[str, int] = {}
     model: Node | None = None
     in_zones: dict[str, Node] = {}
+    outdated: tuple[str, ...] = ()
 
 
 class Newcomers(msgspec.Struct, frozen=True):
@@ -124,13 +134,15 @@ def templates(
     result: dict[str, Template] = {}
     for group in snapshot.groups:
         nodes = members.get(group.id, ())
-        model, source = _model(group, nodes, learnt.get(group.id), options, now, lacking, newcomers)
+        row, stated = learnt.get(group.id), stated_template(group, options)
+        current = _current(row, stated, node_labels)
+        model, source = _model(group, nodes, row, current, options, now, lacking, newcomers)
         if model is None:
             continue
         is_real = source in _COPIES or newcomers.completed.get(model.name) is model
         if source != COPY:
-            model = _with_csi_labels(model, source, learnt.get(group.id), node_labels)
-        own = node_labels.own(model) if is_real else _own_keys(model, source, learnt.get(group.id), node_labels)
+            model = _with_csi_labels(model, source, row, node_labels)
+        own = node_labels.own(model) if is_real else _own_keys(model, source, row, node_labels)
         clean = sanitised(model, f"template-node-for-{group.id}", options, own)
         if parts := newcomers.undelivered.get(group.id):
             clean = _without_parts(clean, parts)
@@ -147,21 +159,43 @@ def templates(
         if unpromised := group.options.unpromised_labels:
             labels = {key: value for key, value in clean.labels.items() if key not in unpromised}
             clean = msgspec.structs.replace(clean, labels=labels)
-        result[group.id] = Template(clean, daemons, source, volumes, model if source == "node" else None)
+        copied = model if source == COPY else None
+        outdated = newer_differences(copied, row, stated) if copied is not None else ()
+        result[group.id] = Template(clean, daemons, source, volumes, copied, outdated=outdated)
     return result
+
+
+def stated_template(group: NodeGroup, options: Options) -> StatedTemplate | None:
+    """Return what the vendor's template of a group says, None if it has none."""
+    if group.template is None:
+        return None
+    return statement(_without_identity(group.template, "", options))
+
+
+def _current(learnt: LearntTemplate | None, stated: StatedTemplate | None, node_labels: NodeLabels) -> Node | None:
+    """Return the learnt node as it is now, by what its vendor says; None if it is another machine now. stated: by the
+    vendor's template, None without one."""
+    if learnt is None or stated is None:
+        return learnt.node if learnt is not None else None
+    difference = change_since(learnt, stated)
+    if difference == UNCHANGED:
+        return learnt.node
+    return None if difference.machine else applied(learnt.node, difference, node_labels.csi.zone_keys())
 
 
 def _model(
     group: NodeGroup,
     nodes: Sequence[Node],
     learnt: LearntTemplate | None,
+    current_node: Node | None,
     options: Options,
     now: float,
     lacking: Collection[str],
     newcomers: Newcomers,
 ) -> tuple[Node | None, str]:
-    """Return the node that is copied, and its source; None: there is none. An unfinished node is no source, but where
-    no finished node is one, it shows what else a new node is, rather than what was learnt or its vendor."""
+    """Return the node that is copied, and its source; None: there is none. current_node: the learnt node as it is now.
+    An unfinished node is no source, but where no finished node is one, it shows what else a new node is, rather than
+    what was learnt or its vendor."""
     young, completed = newcomers.young, newcomers.completed
     equipped = _fully_equipped(node for node in nodes if node.name not in lacking)
     ordered = sorted(equipped, key=lambda node: node.name in young) if young else equipped
@@ -174,8 +208,9 @@ def _model(
     announced = group.template is not None and announces_device(group.template)
     if learnt is not None and not group.template_devices and lacks_device(learnt.node, announced=announced):
         learnt = None
-    if learnt is not None and now <= learnt.learnt_at + options.node_info_cache_expire_time:
-        return unfinished or learnt.node, "learnt"
+    is_fresh = learnt is not None and now <= learnt.learnt_at + options.node_info_cache_expire_time
+    if is_fresh and current_node is not None:
+        return unfinished or current_node, "learnt"
     if group.template is not None:
         template = with_allocatable(group.template, [learnt.node, *equipped] if learnt is not None else equipped)
         joined = [node for node in nodes if works(node, options) and node.taint(_UNINITIALIZED) is None]
@@ -274,9 +309,10 @@ def learn(
     now: float,
     options: Options,
     node_labels: NodeLabels | None = None,
+    stated: StatedTemplate | None = None,
 ) -> LearntTemplate | None:
     """Return the template to remember of a group: the settled node that was copied, otherwise the known one.
-    node_labels: of the cluster, None: only its host name is of the one node.
+    node_labels: of the cluster, None: only its host name is of the one node. stated: by the vendor's template now.
 
     An expired one is kept: it is not used as a template any more, but still shows what the group's kubelets reserve. An
     unchanged template is renewed only occasionally, because every renewal is a write.
@@ -289,7 +325,8 @@ def learn(
     labels = {key: value for key, value in model_node.labels.items() if key != HOSTNAME_LABEL and key not in own_labels}
     learnt = msgspec.structs.replace(_without_identity(model_node, "", options), labels=labels)
     fresh = known is not None and now < known.learnt_at + options.node_info_cache_expire_time / _REFRESHES
-    row = LearntTemplate(learnt, now, own_labels, lacking)
+    before, differs_since = next_statement(model_node, known, stated, now)
+    row = LearntTemplate(learnt, now, own_labels, lacking, before, differs_since)
     if known is not None and fresh:
         same = msgspec.structs.replace(known, learnt_at=now, own_labels=known.own_labels or ())
         return known if same == row else row
