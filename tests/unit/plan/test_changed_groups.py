@@ -26,7 +26,8 @@ def select(**labels: str) -> dict[str, Any]:
     return {"nodeSelector": {key.replace("_", "-"): value for key, value in labels.items()}}
 
 
-SMALL, LARGE = {"cpu": "2"}, {"cpu": "16"}
+SMALL: dict[str, Any] = {"cpu": "2"}
+LARGE: dict[str, Any] = {"cpu": "16"}
 BUYS = [
     pytest.param(of(taints=[taint("old")]), of(), {}, id="taint-taken-off"),
     pytest.param(of(), of({"pool": "x"}), select(pool="x"), id="label-added"),
