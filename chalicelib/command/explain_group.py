@@ -111,6 +111,8 @@ def _state_data(verdict: GroupVerdict, view: GroupView, nodes: list[str], now: f
         data["skipped"] = coded(verdict.skipped)
     if request is not None:
         data["waitingFor"] = {"nodes": request.increase, "expectedAt": format_time(request.expected_at)}
+        details = {key: value for key, value in as_json(request).items() if key in {"purchases", "comingFor"}}
+        data["waitingFor"] |= details
     if backoff is not None:
         data["backoff"] = as_json(backoff)
     return data
@@ -128,7 +130,8 @@ def _facts(verdict: GroupVerdict, view: GroupView, now: float) -> tuple[tuple[st
         ("ready nodes", str(verdict.ready)),
         ("on their way", str(verdict.upcoming or "")),
         ("option", _could(verdict) if verdict.option_nodes else ""),
-        ("waiting for", f"{request.increase} nodes until {format_time(request.expected_at)}" if request else ""),
+        ("waiting for", request.words if request else ""),
+        ("coming for", request.coming_words if request else ""),
         ("back-off", failed),
     )
 

@@ -38,6 +38,7 @@ from chalicelib.model.timestamps import format_time
 from chalicelib.plan.prices import MICRO
 from chalicelib.reasons.text import lasting_first, sentence, text
 from chalicelib.record import consolidation_view, lifecycle_view
+from chalicelib.record.views import coming_words
 
 _Rows = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 _NODES_LISTED = 50  # above this count the table lists rules instead of nodes
@@ -138,6 +139,8 @@ def _group_data(verdict: GroupVerdict) -> dict[str, Any]:
         "ready": verdict.ready,
         "upcoming": verdict.upcoming,
     }
+    if verdict.coming_for:
+        data["comingFor"] = [{"owner": owner, "pods": pods} for owner, pods in verdict.coming_for]
     data |= {"option": option_data(verdict)} if verdict.option_nodes else {}
     return data | ({"skipped": _coded(verdict.skipped)} if verdict.skipped is not None else {})
 
@@ -295,7 +298,8 @@ def _group_rows(plan: Plan) -> list[tuple[str, ...]]:
             option = "-"
         else:
             option = sentence(verdict.skipped) if verdict.skipped else "helps no pod"
-        size = f"{verdict.target}" + (f" ({verdict.upcoming} upcoming)" if verdict.upcoming else "")
+        coming = f", coming for: {coming_words(verdict.coming_for)}" if verdict.coming_for else ""
+        size = f"{verdict.target}" + (f" ({verdict.upcoming} upcoming{coming})" if verdict.upcoming else "")
         other_causes = causes(up) if up else ""
         pods = "-"
         if up:

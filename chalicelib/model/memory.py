@@ -23,7 +23,7 @@ PRIOR_HOURS = 720
 """Hours of the prior of InterruptionRisk: one interruption in 30 days."""
 
 
-class Purchase(msgspec.Struct, frozen=True, omit_defaults=True):
+class PurchaseRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """Nodes that one scale-up has bought. count: how many, without those that could not be created. planned_at: when
     the scale-up was planned, so that its instances are younger; 0.0: unknown. pods: for whom; more_pods: pods that
     are only counted."""
@@ -45,15 +45,15 @@ class ScaleUpRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     increase: int
     since: float
     expected_at: float
-    rows: tuple[Purchase, ...] = ()
+    rows: tuple[PurchaseRow, ...] = ()
     given_up: int = 0
 
     @property
-    def purchases(self) -> tuple[Purchase, ...]:
+    def purchases(self) -> tuple[PurchaseRow, ...]:
         """Return one row per purchase, the oldest first."""
         if sum(row.count for row in self.rows) == self.increase:
             return self.rows
-        return (Purchase(self.increase, self.since, self.expected_at),)
+        return (PurchaseRow(self.increase, self.since, self.expected_at),)
 
 
 class Backoff(msgspec.Struct, frozen=True, omit_defaults=True):

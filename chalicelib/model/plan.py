@@ -92,6 +92,7 @@ class GroupVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     candidates: int = 0  # number of its unneeded nodes
     price: int = 0  # of a new node per hour in millionths, where the policy weighs prices; 0: unknown
     expected_price: int = 0  # by which it was weighed
+    coming_for: tuple[tuple[str, int], ...] = ()  # owner and pods for which its upcoming nodes were bought
 
 
 class Removal(msgspec.Struct, frozen=True, omit_defaults=True):

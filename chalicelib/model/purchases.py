@@ -13,7 +13,7 @@ from functools import reduce
 
 import msgspec
 
-from chalicelib.model.memory import Purchase, ScaleUpRequest
+from chalicelib.model.memory import PurchaseRow, ScaleUpRequest
 from chalicelib.model.operation import AwaitedPods
 from chalicelib.model.pod import PodClass
 
@@ -26,19 +26,19 @@ MOST_AWAITED_TOGETHER = 200
 _DIGEST = 8  # bytes
 
 
-def request_of(purchases: Iterable[Purchase], given_up: int = 0) -> ScaleUpRequest | None:
+def request_of(purchases: Iterable[PurchaseRow], given_up: int = 0) -> ScaleUpRequest | None:
     """Return the request with these purchases, the oldest first; None without any."""
     rows = tuple(row for row in purchases if row.count > 0)
     if not rows:
         return None
     last = rows[-1]
     expected_at = max(row.expected_at for row in rows)
-    is_plain = rows == (Purchase(last.count, last.since, last.expected_at),)
+    is_plain = rows == (PurchaseRow(last.count, last.since, last.expected_at),)
     stored = () if is_plain else rows
     return ScaleUpRequest(sum(row.count for row in rows), last.since, expected_at, stored, given_up)
 
 
-def with_purchase(request: ScaleUpRequest | None, purchase: Purchase) -> ScaleUpRequest | None:
+def with_purchase(request: ScaleUpRequest | None, purchase: PurchaseRow) -> ScaleUpRequest | None:
     """Return the request with one more purchase."""
     rows = request.purchases if request is not None else ()
     first = max(0, MOST_PURCHASES - 1)
@@ -48,20 +48,22 @@ def with_purchase(request: ScaleUpRequest | None, purchase: Purchase) -> ScaleUp
     return request_of((*rows[:first], merged), request.given_up if request is not None else 0)
 
 
-def _merged(before: Purchase, after: Purchase) -> Purchase:
+def _merged(first_row: PurchaseRow, second_row: PurchaseRow) -> PurchaseRow:
     """Return two purchases as one, with the dates of the later one and the instances of both."""
     pods: dict[tuple[str, str], int] = {}
-    for awaited in (*before.pods, *after.pods):
+    for awaited in (*first_row.pods, *second_row.pods):
         key = awaited.owner, awaited.digest
         pods[key] = pods.get(key, 0) + awaited.count
     entries = tuple(AwaitedPods(owner, digest, count) for (owner, digest), count in pods.items())
-    planned_at = min(before.planned_at or before.since, after.planned_at or after.since)
-    more = before.more_pods + after.more_pods
-    both = Purchase(before.count + after.count, after.since, after.expected_at, planned_at, (), more)
+    planned_at = min(first_row.planned_at or first_row.since, second_row.planned_at or second_row.since)
+    more = first_row.more_pods + second_row.more_pods
+    both = PurchaseRow(
+        first_row.count + second_row.count, second_row.since, second_row.expected_at, planned_at, (), more
+    )
     return _with_pods(both, entries, MOST_AWAITED)
 
 
-def _with_pods(purchase: Purchase, pods: Sequence[AwaitedPods], most: int) -> Purchase:
+def _with_pods(purchase: PurchaseRow, pods: Sequence[AwaitedPods], most: int) -> PurchaseRow:
     """Return the purchase with at most this many of the entries; the pods of the others are summed."""
     kept = pods[: min(most, MOST_AWAITED)]
     if len(kept) < len(pods):
@@ -78,6 +80,18 @@ def awaited_pods(counts: Mapping[int, int], classes: Sequence[PodClass]) -> tupl
     return tuple(ranked[:MOST_AWAITED]), sum(awaited.count for awaited in ranked[MOST_AWAITED:])
 
 
+def coming_for(request: ScaleUpRequest | None) -> tuple[tuple[str, int], ...]:
+    """Return owner and number of the pods for which nodes are coming, those with the most pods first; pods that are
+    only counted have the owner ""."""
+    rows = request.purchases if request is not None else ()
+    counts: dict[str, int] = {}
+    for awaited in (entry for row in rows for entry in row.pods):
+        counts[awaited.owner] = counts.get(awaited.owner, 0) + awaited.count
+    more = sum(row.more_pods for row in rows)
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return (*ranked, *((("", more),) if more else ()))
+
+
 def owner_of(pod_class: PodClass) -> str:
     """Return the owner of a class of pods as namespace/kind/name; without an owner, the namespace and a slash."""
     owner = pod_class.owner
@@ -90,7 +104,7 @@ def digest_of(pod_class: PodClass) -> str:
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=_DIGEST).hexdigest()
 
 
-def still_missing(purchases: Sequence[Purchase], outstanding: int) -> tuple[int, ...]:
+def still_missing(purchases: Sequence[PurchaseRow], outstanding: int) -> tuple[int, ...]:
     """Return how many nodes of each purchase are missing. outstanding: of all purchases together."""
     joined = max(0, sum(row.count for row in purchases) - max(0, outstanding))
     missing = []
@@ -101,7 +115,7 @@ def still_missing(purchases: Sequence[Purchase], outstanding: int) -> tuple[int,
     return tuple(missing)
 
 
-def without_failed(purchases: Sequence[Purchase], born: Iterable[float]) -> tuple[Purchase, ...]:
+def without_failed(purchases: Sequence[PurchaseRow], born: Iterable[float]) -> tuple[PurchaseRow, ...]:
     """Return the purchases without instances that could not be created. born: when each of them existed first."""
     rows = list(purchases)
     for instant in born:
@@ -114,7 +128,7 @@ def without_failed(purchases: Sequence[Purchase], born: Iterable[float]) -> tupl
     return tuple(row for row in rows if row.count > 0)
 
 
-def _begun(purchase: Purchase) -> float:
+def _begun(purchase: PurchaseRow) -> float:
     """Return the second from which instances of a purchase may exist; vendors state whole seconds."""
     return float(int(purchase.planned_at or purchase.since))
 

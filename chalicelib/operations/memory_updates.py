@@ -32,7 +32,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from chalicelib.model.memory import NOT_BEGUN, FailedRemoval, GroupMemory, Memory, Purchase, Replacement
+from chalicelib.model.memory import NOT_BEGUN, FailedRemoval, GroupMemory, Memory, PurchaseRow, Replacement
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import ABANDONED, NODE_RECOVERED, NOTICE_TAKEN_BACK, SIGNAL_GONE, Failed, Succeeded
 from chalicelib.model.policy import Options
@@ -86,7 +86,7 @@ def _scaled_up(operation: Operation, outcome: Succeeded, options: Options, now: 
         spec = operation.spec
         count = spec.to_size - spec.from_size - memory.failed_early
         expected_at = now + provision_deadline(operation, options)
-        purchase = Purchase(count, now, expected_at, spec.created_at, spec.awaited, spec.more_awaited)
+        purchase = PurchaseRow(count, now, expected_at, spec.created_at, spec.awaited, spec.more_awaited)
         request = with_purchase(memory.request, purchase) if count > 0 else memory.request
         added = memory.last_add if spec.replacement else now
         return msgspec.structs.replace(memory, request=request, last_add=added, target=spec.to_size, failed_early=0)

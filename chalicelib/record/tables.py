@@ -18,6 +18,7 @@ from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.overview import ClusterOverview, GroupOverview
 from chalicelib.model.pause import Pause, PausedPart, in_force
 from chalicelib.model.plan import GroupVerdict, LifecycleVerdict, Plan
+from chalicelib.model.purchases import coming_for
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.record.consolidation_view import reasons_by_node
 from chalicelib.record.journal_lines import ERRORS, error_words, operation_of
@@ -27,6 +28,7 @@ from chalicelib.record.views import (
     JoinsView,
     NoticeView,
     SpotView,
+    coming_words,
     joins_view,
     node_views,
     notice_view,
@@ -388,8 +390,10 @@ def _statuses(group: _GroupFacts, context: _RowContext) -> Iterator[GroupStatus]
         yield GroupStatus("backing off", Tone.BAD, detail, since, until)
     if group.coming:
         began = [operation.spec.created_at for operation in group.growths]
-        began = [memory.request.since] if memory.request is not None else began
+        began = [memory.request.purchases[0].since] if memory.request is not None else began
         detail = f"{_nodes(group.coming)} on {'its' if group.coming == 1 else 'their'} way"
+        words = coming_words(coming_for(memory.request))
+        detail += f", coming for: {words}" if words else ""
         usually = usual_seconds(context.entries.get(group.group, ()), OperationKind.SCALE_UP)
         yield GroupStatus("growing", Tone.INFO, detail, Instant(min(began, default=0.0)), usually=usually)
     if leaving := group.leaving:

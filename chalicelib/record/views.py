@@ -6,7 +6,7 @@ RFC 3339 or null there. No decision uses these values; the planner has its own v
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -19,11 +19,13 @@ from chalicelib.model.memory import (
     InterruptionRisk,
     JoinStatistics,
     Memory,
+    ScaleUpRequest,
 )
 from chalicelib.model.operation import REPLACES, Operation
 from chalicelib.model.overview import SpotOverview
 from chalicelib.model.pause import Pause, PausedPart
 from chalicelib.model.plan import Plan
+from chalicelib.model.purchases import coming_for
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import Reason
 from chalicelib.model.timestamps import format_time
@@ -122,12 +124,61 @@ def health(interval: float | None, scan: ScanState, now: float, *, planned: bool
 # -- groups
 
 
-class RequestView(msgspec.Struct, frozen=True, rename="camel"):
-    """Nodes that were requested and have not arrived yet."""
+class ComingForView(msgspec.Struct, frozen=True, rename="camel"):
+    """Pods of an owner (namespace/kind/name) for which nodes are coming; "": of further owners."""
+
+    owner: str
+    pods: int
+
+
+class PurchaseView(msgspec.Struct, frozen=True, rename="camel"):
+    """Nodes of one purchase."""
+
+    nodes: int
+    since: Instant
+    expected_at: Instant
+
+
+class RequestView(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Nodes that were requested and have not arrived yet: all of them, with the times of the last purchase. purchases:
+    each, the oldest first, where there are several. coming_for: the pods for which they were bought."""
 
     increase: int
     since: Instant
     expected_at: Instant
+    purchases: tuple[PurchaseView, ...] = ()
+    coming_for: tuple[ComingForView, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """`8 nodes until 10:20, 3 of them until 10:15`, each purchase with its own date."""
+        text = f"{self.increase} nodes until {format_time(self.expected_at)}"
+        earlier = (f"{row.nodes} of them until {format_time(row.expected_at)}" for row in self.purchases[:-1])
+        return ", ".join((text, *earlier))
+
+    @property
+    def coming_words(self) -> str:
+        """For whom they come."""
+        return coming_words((row.owner, row.pods) for row in self.coming_for)
+
+
+MOST_COMING = 3
+"""Owners that a line names."""
+
+
+def coming_words(pods: Iterable[tuple[str, int]]) -> str:
+    """Return `default/web (9 pods), default/api (2 pods)`; further pods are summed."""
+    entries = tuple(pods)
+    named = [(owner, count) for owner, count in entries if owner][:MOST_COMING]
+    words = [f"{_short_owner(owner)} ({count} pod{'' if count == 1 else 's'})" for owner, count in named]
+    more = sum(count for _, count in entries) - sum(count for _, count in named)
+    return ", ".join((*words, *((f"{more} more pod{'' if more == 1 else 's'}",) if more else ())))
+
+
+def _short_owner(owner: str) -> str:
+    """Return namespace/name of namespace/kind/name; a pod without an owner has a namespace only."""
+    namespace, _, rest = owner.partition("/")
+    return f"{namespace}/{rest.rpartition('/')[2]}" if rest else f"{namespace}/ (no owner)"
 
 
 class BackoffView(msgspec.Struct, frozen=True, rename={"error_class": "class"}):
@@ -292,13 +343,24 @@ class GroupView(msgspec.Struct, frozen=True, rename="camel"):
         return self.backoff if self.backoff is not None and self.backoff.until >= now else None
 
 
+def _request_view(request: ScaleUpRequest) -> RequestView:
+    rows = request.purchases if len(request.purchases) > 1 else ()
+    return RequestView(
+        request.increase,
+        Instant(request.since),
+        Instant(request.expected_at),
+        tuple(PurchaseView(row.count, Instant(row.since), Instant(row.expected_at)) for row in rows),
+        tuple(ComingForView(owner, pods) for owner, pods in coming_for(request)),
+    )
+
+
 def group_view(name: str, memory: GroupMemory, now: float) -> GroupView:
     """Return a node group at `now`."""
     request, backoff = memory.request, memory.backoff
     return GroupView(
         name,
         memory.target,
-        RequestView(request.increase, Instant(request.since), Instant(request.expected_at)) if request else None,
+        _request_view(request) if request is not None else None,
         BackoffView(Instant(backoff.until), backoff.cls, backoff.code, backoff.message, backoff.attempt)
         if backoff
         else None,

@@ -10,6 +10,7 @@ import numpy as np
 
 from chalicelib.model.memory import Backoff
 from chalicelib.model.plan import Contest, GroupVerdict, PodPlacement, ScaleUp, UnschedulablePods
+from chalicelib.model.purchases import coming_for
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.demand.headroom import HeadroomDemand
 from chalicelib.plan.demand.pending_pods import PendingPods, PodBatch
@@ -268,6 +269,7 @@ class _Report:
             backoff=_backoff_reason(failed) if failed is not None else None,
             price=price.price if price is not None else 0,
             expected_price=price.amount if price is not None else 0,
+            coming_for=coming_for(group.memory.request) if group.upcoming else (),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import attrgetter
 
 import numpy as np
@@ -24,6 +25,7 @@ from chalicelib.plan.volumes import Volumes
 
 # upcoming nodes simulated per group, so that a vendor's wrong count of millions does not stall the pass
 _UPCOMING = 10_000
+_FOR = "-for-"  # before the group in the name of an upcoming node
 
 
 def build(
@@ -79,11 +81,10 @@ def build(
             if group.template is not None and group.template.in_zones
         },
         unfinished=unfinished,
+        coming=_rows_of_groups([node for node, _ in upcoming], len(real)),
     )
     in_zones = frozenset(name for name, group in state.groups.items() if group.zones)
-    simulated.doubt(
-        node.name for node, _ in upcoming if zone_label(node) and node.name.partition("-for-")[2] in in_zones
-    )
+    simulated.doubt(node.name for node, _ in upcoming if zone_label(node) and node.name.partition(_FOR)[2] in in_zones)
     return simulated
 
 
@@ -127,9 +128,17 @@ def _upcoming_nodes(state: ClusterState) -> list[tuple[Node, Template]]:
         template = group.template
         if template is None:
             continue
-        names = [f"upcoming-{at}-for-{group.id}" for at in range(min(group.upcoming, _UPCOMING))]
+        names = [f"upcoming-{at}{_FOR}{group.id}" for at in range(min(group.upcoming, _UPCOMING))]
         zones = coming_in_zones(group, state) if template.in_zones else []
         for zone, name in zip(zones, names, strict=False):
             upcoming += [(node, template) for node in renamed(template.in_zones[zone], [name])]
         upcoming += [(node, template) for node in renamed(template.node, names[len(zones) :])]
     return upcoming
+
+
+def _rows_of_groups(upcoming: Sequence[Node], first: int) -> dict[str, list[int]]:
+    """Return group -> the rows of its upcoming nodes. first: the row of the first one."""
+    rows: dict[str, list[int]] = {}
+    for row, node in enumerate(upcoming, start=first):
+        rows.setdefault(node.name.partition(_FOR)[2], []).append(row)
+    return rows

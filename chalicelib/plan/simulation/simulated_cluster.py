@@ -72,14 +72,15 @@ class SimulatedCluster:
         nominated: Sequence[tuple[int | None, int]] = (),
         in_zones: Mapping[str, Mapping[str, Node]] | None = None,
         unfinished: Mapping[int, UnfinishedRow] | None = None,
+        coming: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         """limits: per row, the attach limits of its CSI drivers; nominated: row and class of pods that are nominated to
         a node; in_zones: of groups in several zones, zone -> a new node there; unfinished: rows of nodes that still
-        lack something."""
+        lack something; coming: group -> the rows of its upcoming nodes."""
         self.table, self.open, self.classes, self.real, self.base = table, is_open, classes, real, len(table)
         self.constraints, self.volumes, self.counting, self.held = constraints, volumes, counting, held
         self.late, self.check = budget.late, budget.check
-        self._unsure = unsure
+        self._unsure, self.coming = unsure, coming or {}
         self.promised: dict[str, str] = {}
         self.spare: tuple[Spare, ...] = ()
         self.unsettled = False
@@ -268,13 +269,18 @@ class SimulatedCluster:
         """Place pods of a class on one row."""
         self.place(cls, np.array([row]), np.array([count]))
 
-    def place_first_fit(self, cls: int, count: int, round_robin: RoundRobin | None = None) -> list[tuple[int, int]]:
-        """Place up to `count` pods of a class, first fit by row or in turn, fewer once the time is up. Returns
-        (row, pods) in placement order."""
+    def place_first_fit(
+        self, cls: int, count: int, round_robin: RoundRobin | None = None, *, only: Sequence[int] | None = None
+    ) -> list[tuple[int, int]]:
+        """Place up to `count` pods of a class, first fit by row or in turn, fewer once the time is up. only: the rows
+        that may be used, all if not given. Returns (row, pods) in placement order."""
         placed: list[tuple[int, int]] = []
         again = True
+        barred, first = self._barred(only) if only is not None else (None, None)
         while count > 0 and again and not self.late():
-            quota, again = self.quota(cls)
+            quota, again = self.quota(cls, preference=first)
+            if barred is not None:
+                quota = np.where(barred, 0, quota)
             most = self.attached.at_once(cls, count)
             rows, pods = first_fit(quota, most) if round_robin is None else round_robin.distribute(quota, most)
             again = again or most < count
@@ -284,6 +290,12 @@ class SimulatedCluster:
             placed += zip(rows.tolist(), pods.tolist(), strict=True)
             count -= int(pods.sum())
         return placed
+
+    def _barred(self, only: Sequence[int]) -> tuple[Bools, Ints]:
+        """Return which rows are not among these, and all rows, these first."""
+        barred: Bools = np.ones(len(self.table), dtype=np.bool_)
+        barred[list(only)] = False
+        return barred, np.argsort(barred, kind="stable")
 
     def checkpoint(self) -> int:
         """Return a checkpoint for `rollback`."""

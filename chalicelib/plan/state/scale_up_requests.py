@@ -12,7 +12,7 @@ import math
 import msgspec
 
 from chalicelib.model.group import InstanceError
-from chalicelib.model.memory import Backoff, GroupMemory, Purchase, ScaleUpRequest
+from chalicelib.model.memory import Backoff, GroupMemory, PurchaseRow, ScaleUpRequest
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.purchases import request_of, still_missing, without_failed
 from chalicelib.model.timeouts import provision_time
@@ -118,11 +118,11 @@ class _Errors:
     instances are not waited for, and the group is backed off. Several errors at once count as one failure. early:
     errors of instances whose scale-up is open; it is no purchase yet."""
 
-    def __init__(self, group: NodeGroupState, state: ClusterState, failed: Backoff | None) -> None:
+    def __init__(self, group: NodeGroupState, state: ClusterState, group_backoff: Backoff | None) -> None:
         counted = frozenset(group.memory.failed_instances)
         fresh = frozenset(name for name in group.failed if name not in counted)
         is_ours = bool(fresh) and (group.memory.request is not None or group.growing)
-        self.backoff = failed
+        self.backoff = group_backoff
         self.early = group.memory.failed_early if group.growing else 0
         self._born: list[float] = []
         if not is_ours:
@@ -130,7 +130,7 @@ class _Errors:
         instances = {i.id: i for i in group.group.instances if i.id in fresh}
         errors = [instance.error for instance in instances.values() if instance.error]
         error = min(errors, key=lambda error: error.cls in backoff.FLAT, default=InstanceError(""))
-        self.backoff = backoff.fail(failed, state.now, state.options, error.cls, error.code, error.message)
+        self.backoff = backoff.fail(group_backoff, state.now, state.options, error.cls, error.code, error.message)
         open_since = _growing_since(group, state)
         for name, instance in sorted(instances.items()):
             born = instance.created or min(state.memory.unregistered.get(name, state.now), state.now)
@@ -164,15 +164,15 @@ def _without_instance(group: NodeGroupState) -> int:
     return max(0, group.target - existing)
 
 
-def _outstanding(group: NodeGroupState, state: ClusterState, oldest: Purchase, given_up: int) -> int:
+def _outstanding(group: NodeGroupState, state: ClusterState, oldest_row: PurchaseRow, given_up: int) -> int:
     """Return how many requested instances are not nodes yet. Back-off or lateness does not make one arrive: it is no
     longer upcoming, but the request is not fulfilled. A failed instance is not waited for, and a late one that is older
     than the oldest purchase belongs to an earlier one."""
-    earlier = sum(_born_before(name, oldest, group, state) for name in group.long_unregistered)
+    earlier = sum(_born_before(name, oldest_row, group, state) for name in group.long_unregistered)
     return group.target - group.registered - len(group.contested) - len(group.failed) - earlier - given_up
 
 
-def _born_before(name: str, purchase: Purchase, group: NodeGroupState, state: ClusterState) -> bool:
+def _born_before(name: str, purchase: PurchaseRow, group: NodeGroupState, state: ClusterState) -> bool:
     """Return whether an instance was seen before a purchase was planned. Where that instant is unknown, an instance
     counts that was late when it was made."""
     first_seen = state.memory.unregistered.get(name, state.now)

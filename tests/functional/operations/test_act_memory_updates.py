@@ -7,7 +7,7 @@ from chalicelib.model.memory import (
     Backoff,
     GroupMemory,
     Memory,
-    Purchase,
+    PurchaseRow,
     Replacement,
     ReplacementState,
     ScaleUpRequest,
@@ -22,7 +22,7 @@ from tests.operations import new_operation
 NOW = 1_795_245_654.0
 KNOWN = GroupMemory(target=4, request=ScaleUpRequest(1, NOW - 60, NOW + 840))
 BOTH = ScaleUpRequest(
-    3, NOW, NOW + 900, (Purchase(1, NOW - 60, NOW + 840), Purchase(2, NOW, NOW + 900, planned_at=NOW - 30))
+    3, NOW, NOW + 900, (PurchaseRow(1, NOW - 60, NOW + 840), PurchaseRow(2, NOW, NOW + 900, planned_at=NOW - 30))
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.model.memory import GroupMemory, Purchase, ScaleUpRequest
+from chalicelib.model.memory import GroupMemory, PurchaseRow, ScaleUpRequest
 from chalicelib.model.operation import AwaitedPods
 from chalicelib.model.pod import Owner, PodClass
 from chalicelib.model.purchases import (
@@ -19,7 +19,7 @@ from chalicelib.model.purchases import (
     without_failed,
 )
 
-FIRST, SECOND = Purchase(3, 100.0, 1000.0, 90.0), Purchase(5, 200.0, 1100.0, 190.0)
+FIRST, SECOND = PurchaseRow(3, 100.0, 1000.0, 90.0), PurchaseRow(5, 200.0, 1100.0, 190.0)
 
 
 class _EarlierRequest(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -34,7 +34,7 @@ def test_request_of_an_earlier_release_is_one_purchase() -> None:
     stored = msgspec.json.encode({"target": 4, "request": {"increase": 3, "since": 100.0, "expected_at": 1000.0}})
     request = msgspec.json.decode(stored, type=GroupMemory).request
     assert request is not None
-    assert request.purchases == (Purchase(3, 100.0, 1000.0),)
+    assert request.purchases == (PurchaseRow(3, 100.0, 1000.0),)
     assert request_of(request.purchases) == request
 
 
@@ -46,7 +46,7 @@ def test_earlier_release_reads_the_sum_with_the_dates_of_the_last_purchase() -> 
 
 def test_request_that_an_earlier_release_has_changed_is_one_purchase() -> None:
     mixed = ScaleUpRequest(9, 300.0, 1200.0, (FIRST, SECOND))
-    assert mixed.purchases == (Purchase(9, 300.0, 1200.0),)
+    assert mixed.purchases == (PurchaseRow(9, 300.0, 1200.0),)
 
 
 def test_nodes_that_join_fulfil_the_oldest_purchase_first() -> None:
@@ -68,7 +68,7 @@ def test_failed_instance_belongs_to_the_newest_purchase_that_is_older() -> None:
 def test_purchases_beyond_the_limit_are_one_row_and_the_oldest_keeps_its_date() -> None:
     request: ScaleUpRequest | None = None
     for at in range(3 * MOST_PURCHASES):
-        request = with_purchase(request, Purchase(1, 100.0 + at, 1000.0 + at, 90.0 + at))
+        request = with_purchase(request, PurchaseRow(1, 100.0 + at, 1000.0 + at, 90.0 + at))
     assert request is not None
     rows = request.purchases
     assert (len(rows), request.increase) == (MOST_PURCHASES, 3 * MOST_PURCHASES)
@@ -84,7 +84,7 @@ def test_pods_of_a_purchase_are_bounded_and_the_rest_is_summed() -> None:
     assert more == sum(range(1, 11))
     request: ScaleUpRequest | None = None
     for at in range(MOST_PURCHASES + 5):
-        request = with_purchase(request, Purchase(1, float(at), at + 900.0, 0.0, pods, more))
+        request = with_purchase(request, PurchaseRow(1, float(at), at + 900.0, 0.0, pods, more))
     assert request is not None
     rows = request.purchases
     assert sum(len(row.pods) for row in rows) <= MOST_AWAITED_TOGETHER
@@ -96,7 +96,7 @@ def test_same_pods_of_merged_purchases_are_one_entry() -> None:
     web = AwaitedPods("default/ReplicaSet/web", "0", 2)
     request: ScaleUpRequest | None = None
     for at in range(MOST_PURCHASES + 1):
-        request = with_purchase(request, Purchase(1, float(at), at + 900.0, 0.0, (web,)))
+        request = with_purchase(request, PurchaseRow(1, float(at), at + 900.0, 0.0, (web,)))
     assert request is not None
     assert request.purchases[-1].pods == (AwaitedPods("default/ReplicaSet/web", "0", 4),)
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from chalicelib.model.group import Instance, InstanceState
-from chalicelib.model.memory import Backoff, GroupMemory, Memory, Purchase, ScaleUpRequest
+from chalicelib.model.memory import Backoff, GroupMemory, Memory, PurchaseRow, ScaleUpRequest
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Succeeded
 from chalicelib.model.policy import Options
@@ -99,7 +99,7 @@ def test_instance_errors_lower_a_request_and_a_further_scale_up_moves_no_date() 
     patch, _ = memory_updates(more, Succeeded(), Options(), NOW + 10)
     assert patch is not None
     known = patch(known)
-    first, second = Purchase(80, NOW - 60, NOW + 840), Purchase(30, NOW + 10, NOW + 910, NOW - 30)
+    first, second = PurchaseRow(80, NOW - 60, NOW + 840), PurchaseRow(30, NOW + 10, NOW + 910, NOW - 30)
     assert known.request == ScaleUpRequest(110, NOW + 10, NOW + 910, (first, second))
     assert _counted(20, known, now=NOW + 20).request == known.request, "these were counted"
     assert _counted(130, known, now=NOW + 20).request is None
@@ -177,8 +177,8 @@ def _two_purchases(*, joined: int = 0, absent: int = 0, target: int = 8, **more:
     return with_machines(filled(anchored(), "g", joined), "g", absent, target=target, **more)
 
 
-EARLY = Purchase(3, NOW - 1000, NOW - 100, planned_at=NOW - 1010)
-ON_TIME = Purchase(5, NOW - 500, NOW + 400, planned_at=NOW - 510)
+EARLY = PurchaseRow(3, NOW - 1000, NOW - 100, planned_at=NOW - 1010)
+ON_TIME = PurchaseRow(5, NOW - 500, NOW + 400, planned_at=NOW - 510)
 BOTH = GroupMemory(target=8, request=request_of([EARLY, ON_TIME]))
 
 

@@ -14,13 +14,9 @@ from hashlib import blake2b
 from chalicelib.plan.demand.pending_pods import PendingPods, PodBatch
 from chalicelib.plan.scale_up.expanders import expander_context
 from chalicelib.plan.scale_up.limits import enforce_min_size
+from chalicelib.plan.scale_up.placement.existing_nodes import Way, place_on_existing_nodes, share_of_room
 from chalicelib.plan.scale_up.placement.new_nodes import Attempt, buy_nodes
-from chalicelib.plan.scale_up.placement.planned_nodes import (
-    ExistingPlacement,
-    PlannedNodes,
-    is_small,
-    unserved_pods,
-)
+from chalicelib.plan.scale_up.placement.planned_nodes import PlannedNodes
 from chalicelib.plan.scale_up.search import ScaleUpSearch
 from chalicelib.plan.simulation.simulated_cluster import RoundRobin, SimulatedCluster, place
 from chalicelib.plan.state.cluster_state import ClusterState
@@ -29,10 +25,6 @@ from chalicelib.plan.state.time_budget import TimeBudget
 _SECONDS = 2.0  # for trying alternatives, where there is a clock
 _IF_ALL_SERVED = 4  # alternatives that are tried only to save nodes, when all pods have a place
 _RANDOM_ORDERS = 4  # equal for the same pods
-
-Way = Callable[[Sequence[PodBatch], SimulatedCluster, RoundRobin], tuple[list[PodBatch], bool]]
-"""(queue, simulated cluster, round_robin) -> the queue in another order, in which pods of higher priority stay first,
-and whether pods are placed on the rows in turn instead of first fit."""
 
 
 def best_attempt(
@@ -93,31 +85,6 @@ def best_attempt(
     return attempt(chosen)
 
 
-def place_on_existing_nodes(
-    search: ScaleUpSearch, queue: Sequence[PodBatch], round_robin: RoundRobin, way: Way | None
-) -> ExistingPlacement:
-    """Place pods on existing and upcoming nodes, before any new node is added. way: how pods are placed; None: in the
-    scheduler's order, first fit or in turn. Distribution in turn, as in Cluster Autoscaler, is closer to how the
-    scheduler spreads pods; first fit is kept if it places more of them."""
-    simulated, budget = search.simulated, search.budget
-    limit = search.state.options.pending_pods_batching_timeout
-    ordered, in_turn = way(queue, simulated, round_robin) if way is not None else (queue, False)
-    place(simulated, ordered, lambda: budget.over(limit), round_robin if in_turn else None)
-    simulated.record_lateness()
-    unserved = unserved_pods(queue, simulated)
-    if way is None and unserved and is_small(simulated, queue):
-        first_fit = simulated.standing()
-        simulated.rollback(0)
-        place(simulated, queue, round_robin=round_robin)
-        rest = unserved_pods(queue, simulated)
-        if sum(len(batch.pods) for batch in rest) > sum(len(batch.pods) for batch in unserved):
-            simulated.rollback(0)
-            simulated.put_all(first_fit)
-        else:
-            unserved = rest
-    return ExistingPlacement(simulated.standing(), unserved, simulated.checkpoint())
-
-
 def _works_in_order(attempt: Attempt, simulated: SimulatedCluster, pending: PendingPods) -> bool:
     """Return whether all placed pods also get a place in the scheduler's own order, first fit by row. It clears the
     simulated cluster."""
@@ -146,13 +113,6 @@ def _is_better(attempt: Attempt, best: Attempt) -> bool:
 # -- the ways
 
 _SortKey = Callable[[PodBatch, SimulatedCluster], float]
-
-
-def _share_of_room(batch: PodBatch, simulated: SimulatedCluster) -> float:
-    """Return one pod's share of all existing room, of the scarcest resource."""
-    need = simulated.table.columns.need(batch.cls)
-    room = simulated.table.free[: simulated.base].sum(axis=0)
-    return max((int(want) / max(1, int(free)) for want, free in zip(need, room, strict=True) if want > 0), default=0.0)
 
 
 def _sorted_by(key: _SortKey, *, in_turn: bool) -> Way:
@@ -204,8 +164,8 @@ def _on_other_rows(rows: Collection[int]) -> Way:
 
 _KEYS: tuple[tuple[_SortKey, tuple[bool, ...]], ...] = (
     (lambda _batch, _simulated: 0.0, (False, True)),  # as they stand
-    (lambda batch, simulated: -_share_of_room(batch, simulated), (False, True)),
-    (_share_of_room, (False, True)),
+    (lambda batch, simulated: -share_of_room(batch, simulated), (False, True)),
+    (share_of_room, (False, True)),
     (lambda batch, simulated: float(simulated.needs(batch.cls) is None), (False,)),
     (lambda batch, simulated: float(simulated.needs(batch.cls) is not None), (False,)),
 )
