@@ -3,6 +3,7 @@ chosen, and which pods cannot use it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.command import plan_output
@@ -17,6 +18,7 @@ from chalicelib.model.overview import GroupOverview
 from chalicelib.model.plan import GroupVerdict, Plan, ScaleUp
 from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.quantity import format_duration
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timeouts import provision_time
 from chalicelib.model.timestamps import format_time
@@ -88,9 +90,16 @@ def answer(context: ExplainContext, name: str) -> Explanation:
         *learned_facts,
         *risk_facts,
         ("nodes that should go", lifecycle_view.count_words(due)),
+        *_rests(plan.notes, name),
         ("consolidation", purchase_words),
     )
     return Explanation("group", name, tuple(says), data, facts, tables, weakening(plan, removal=False))
+
+
+def _rests(notes: Iterable[Reason], group: str) -> list[tuple[str, str]]:
+    """Return why the group's nodes are not renewed for a while."""
+    codes = (note for note in notes if note.code is ReasonCode.RENEWAL_RESTS and note.params.get("group") == group)
+    return [("renewal", sentence(note)) for note in codes]
 
 
 def _state_data(verdict: GroupVerdict, view: GroupView, nodes: list[str], now: float) -> dict[str, Any]:

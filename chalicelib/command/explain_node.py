@@ -422,6 +422,8 @@ _ADVICE: Mapping[ReasonCode, str] = MappingProxyType(
         ReasonCode.NOT_EXPIRED: "nothing but time; nodeLifecycle.maxNodeAge says how long",
         ReasonCode.GROUP_BUSY: "nothing: it goes on when the vendor is ready",
         ReasonCode.NOT_SICK_LONG_ENOUGH: "nothing but time; nodeLifecycle.repair says how long",
+        ReasonCode.CONDITION_PAUSES: "nothing but time; flapTime of nodeLifecycle.repair says how long",
+        ReasonCode.RENEWAL_RESTS: "see to what is named, then: outscaler retry {cluster} group NAME",
         ReasonCode.TOO_MANY_UNHEALTHY: "find the common cause, or raise nodeLifecycle.maxUnhealthy",
         ReasonCode.REPAIRED_ONE_BY_ONE: "raise the group's maximum, so that a new node may come first",
         ReasonCode.CANNOT_RESTART: "write action: replace in nodeLifecycle.repair",

@@ -190,6 +190,25 @@ class Undelivered(msgspec.Struct, frozen=True, omit_defaults=True):
         return now < self.until <= now + LONGEST_REST
 
 
+class GroupRenewal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Renewals of a group's nodes for one reason (plan/state/renewals.py). began: since when new nodes are its
+    successors. nodes: successors of sick nodes -> when they became known; owners: of pods (namespace/kind/name) -> when
+    a sick node with such pods was last repaired. answers: what the vendor said of outdated nodes; template: a digest of
+    what it said of new ones. until: end of the rest; times: rests in a row; early: those that ended before their time.
+    node, detail: the successor that caused the rest, and what is wrong with it."""
+
+    began: float = 0.0
+    nodes: dict[str, float] = {}
+    owners: dict[str, float] = {}
+    answers: tuple[str, ...] = ()
+    template: str = ""
+    until: float = 0.0
+    times: int = 0
+    early: int = 0
+    node: str = ""
+    detail: str = ""
+
+
 class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"failed_instances": "erred"}):
     """Memory per node group."""
 
@@ -211,6 +230,7 @@ class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"fail
     first_seen: float = 0.0  # the first pass that accepted the group as this cluster's; 0.0: none yet
     risk: InterruptionRisk | None = None  # of a spot group
     joins: JoinStatistics | None = None
+    renewals: dict[str, GroupRenewal] = {}  # by DisruptionReason
     fallback_since: float = 0.0  # its nodes since then were bought because spot groups were not to be had
     attempts: PurchaseAttempts | None = None  # of a group in several zones
     undelivered: dict[str, Undelivered] = {}  # by Part.of: what its new nodes do not have

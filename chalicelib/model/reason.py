@@ -177,6 +177,8 @@ class ReasonCode(StrEnum):
     NODE_DRIFTED = "NodeDrifted"  # node, detail
     GROUP_BUSY = "GroupBusy"  # who
     NOT_SICK_LONG_ENOUGH = "NotSickLongEnough"  # condition, since, needs
+    CONDITION_PAUSES = "ConditionPauses"  # node, until
+    RENEWAL_RESTS = "RenewalRests"  # group, renewed, until, node, detail
     TOO_MANY_UNHEALTHY = "TooManyUnhealthy"  # group, unhealthy, of, share
     REPAIRED_ONE_BY_ONE = "RepairedOneByOne"  # node
     CANNOT_RESTART = "CannotRestart"  # provider

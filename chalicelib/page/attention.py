@@ -226,7 +226,20 @@ def _of_nodes(details: ClusterDetails, now: float) -> list[Need]:
                 details.name_of(group), sentence(reason), "no repair", 0.0, group, "groups", "toomanyunhealthy", command
             )
         )
-    return listed
+    return [*listed, *_resting(details)]
+
+
+def _resting(details: ClusterDetails) -> list[Need]:
+    """Return the groups whose new nodes are no better than those that they replace."""
+    rests = [note for note in details.plan.notes if note.code is ReasonCode.RENEWAL_RESTS] if details.plan else []
+    needs: list[Need] = []
+    for note in rests[:LISTED]:
+        group = str(note.params.get("group", ""))
+        command = shlex.join(("outscaler", "retry", details.summary.name, "group", details.name_of(group)))
+        needs.append(
+            Need(details.name_of(group), sentence(note), "it rests", 0.0, group, "groups", "renewalrests", command)
+        )
+    return needs
 
 
 _MEANS = {"unhealthy": "its nodes are not ready, so it is neither grown nor shrunk", "not read": "it could not be read"}

@@ -74,6 +74,8 @@ _STAYS = {
     ReasonCode.NOT_EXPIRED: "not old enough",
     ReasonCode.GROUP_BUSY: "that their vendor changes now",
     ReasonCode.NOT_SICK_LONG_ENOUGH: "not sick for long enough",
+    ReasonCode.CONDITION_PAUSES: "sick until a moment ago",
+    ReasonCode.RENEWAL_RESTS: "in a group whose new nodes are no better",
     ReasonCode.TOO_MANY_UNHEALTHY: "in a group with too many sick nodes",
     ReasonCode.REPAIRED_ONE_BY_ONE: "behind another repair",
     ReasonCode.CANNOT_RESTART: "that cannot be restarted",

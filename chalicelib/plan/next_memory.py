@@ -71,7 +71,12 @@ def next_memory(
         groups=unread_groups
         | {
             group.id: _with_attempts(
-                _with_spot(_group(group, drains[group.id], now), group, state, scale_up), group, scale_up, now
+                _with_spot(
+                    _with_renewals(_group(group, drains[group.id], now), group, disruption), group, state, scale_up
+                ),
+                group,
+                scale_up,
+                now,
             )
             for group in state.groups.values()
         },
@@ -86,6 +91,14 @@ def next_memory(
         replacements=with_operations(disruption.replacements, operations),
         consolidation=_consolidation(state, disruption),
     )
+
+
+def _with_renewals(memory: GroupMemory, group: NodeGroupState, disruption: DisruptionPlan) -> GroupMemory:
+    """Return a group's next memory with its renewals, if this pass could judge them."""
+    if disruption.renewals is None or group.group.error:
+        return memory
+    renewals = dict(disruption.renewals.get(group.id, {}))
+    return memory if renewals == memory.renewals else msgspec.structs.replace(memory, renewals=renewals)
 
 
 def _with_spot(memory: GroupMemory, group: NodeGroupState, state: ClusterState, scale_up: ScaleUpPlan) -> GroupMemory:

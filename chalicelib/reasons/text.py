@@ -46,6 +46,9 @@ def _time(reason: Reason, name: str) -> str:
     return format_duration(_n(reason, name))
 
 
+_RENEWED = {"drifted": "drift", "expired": "age", "repair": "repair"}
+
+
 def _until(reason: Reason) -> str:
     return f"until {format_time(_n(reason, 'until'))}" if "until" in reason.params else ""
 
@@ -492,6 +495,17 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
     ReasonCode.NOT_SICK_LONG_ENOUGH: (
         lambda r: f"{_p(r, 'condition')} has not lasted for long enough",
         lambda r: f"since {format_time(_n(r, 'since'))}, needs {_time(r, 'needs')}",
+    ),
+    ReasonCode.CONDITION_PAUSES: (
+        lambda r: f"node {_p(r, 'node')} is not sick now, and was a moment ago (flapTime)",
+        _until,
+    ),
+    ReasonCode.RENEWAL_RESTS: (
+        lambda r: (
+            f"{_RENEWED.get(_p(r, 'renewed'), 'renewal')} in group {_p(r, 'group')} rests: "
+            f"the new node {_p(r, 'node')} {_p(r, 'detail')}"
+        ),
+        _until,
     ),
     ReasonCode.TOO_MANY_UNHEALTHY: (
         lambda r: f"too many nodes of {_p(r, 'group', 'its group')} are sick to repair any (maxUnhealthy)",

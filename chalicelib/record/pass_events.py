@@ -431,6 +431,16 @@ def _pod_annotation(fact: str, facts: PassFacts, code: ReasonCode) -> list[Event
     ]
 
 
+def _renewal_rests(fact: str, facts: PassFacts) -> list[Event]:
+    """Report each rest of a group once a day: its new nodes are no better than those that they replace."""
+    events: list[Event] = []
+    for note in _notes(facts, ReasonCode.RENEWAL_RESTS):
+        own = " ".join(str(note.params.get(name, "")) for name in ("group", "renewed", "until"))
+        once = about_status(f"{fact} {own}", facts.options, note.code.value, sentence(note), type_=WARNING)
+        events += [msgspec.structs.replace(event, lasting=True) for event in once]
+    return events
+
+
 def _notes(facts: PassFacts, code: ReasonCode) -> list[Reason]:
     return [note for note in facts.plan.notes if note.code is code]
 
@@ -447,6 +457,7 @@ FACTS: tuple[tuple[str, Callable[[str, PassFacts], list[Event]]], ...] = (
     ("replacement begins, not for savings", _lifecycle_replacement_begins),
     ("replacement failed", _replacement_failed),
     ("replacement done", _replacement_done),
+    ("renewal rests", _renewal_rests),
     (
         "scale-up timed out",
         lambda fact, facts: _repairs(fact, facts, ReasonCode.SCALE_UP_TIMED_OUT, "ScaleUpTimedOut", _timeout_message),

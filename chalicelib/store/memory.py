@@ -311,14 +311,18 @@ class Retries:
         self._patches, self._clock = Patches(table, staging), clock
 
     def end_backoff(self, cluster: str, group: str) -> None:
-        """End the group's back-off and its wait for the next repair. Raises StoreError."""
+        """End the group's back-off, its wait for the next repair, and its rests. Raises StoreError."""
         now = self._clock()
 
         def without_backoff(memory: GroupMemory) -> GroupMemory:
             backoff = memory.backoff
             if backoff is not None and backoff.until >= now:  # in force up to and including its end
                 memory = msgspec.structs.replace(memory, backoff=msgspec.structs.replace(backoff, until=now - 1.0))
-            return msgspec.structs.replace(memory, repair_after=min(memory.repair_after, now))
+            renewals = {
+                why: msgspec.structs.replace(renewal, until=min(renewal.until, now))
+                for why, renewal in memory.renewals.items()
+            }
+            return msgspec.structs.replace(memory, repair_after=min(memory.repair_after, now), renewals=renewals)
 
         self._patches.write(cluster, group, [], without_backoff)
 

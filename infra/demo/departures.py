@@ -33,6 +33,7 @@ _NOTES = frozenset(
         ReasonCode.NODE_OVERDUE,
         ReasonCode.NODE_DRIFTED,
         ReasonCode.GROUP_BUSY,
+        ReasonCode.RENEWAL_RESTS,
         ReasonCode.TOO_MANY_UNHEALTHY,
         ReasonCode.REPAIRED_ONE_BY_ONE,
         ReasonCode.CANNOT_RESTART,

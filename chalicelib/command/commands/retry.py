@@ -30,6 +30,7 @@ from chalicelib.model.timestamps import format_time
 from chalicelib.record.views import node_names
 
 if TYPE_CHECKING:
+    from chalicelib.model.memory import GroupMemory
     from chalicelib.store import Store
 
 
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name",
         metavar="NAME",
-        help="a node group in back-off, a node whose removal failed, or an operation that waits for its next step",
+        help="a node group that waits or rests, a node whose removal failed, or an operation that waits for a step",
     )
     add_table_argument(parser)
 
@@ -64,19 +65,22 @@ def _group(store: Store, args: argparse.Namespace) -> str:
     """End the wait of the group that is meant, and let args.name be its id."""
     args.name = check_group(store, args.cluster, args.name, place="NAME")
     groups, now = store.memory.look(args.cluster).groups, time.time()
-    waiting = [
-        name
-        for name, memory in groups.items()
-        if (memory.backoff is not None and memory.backoff.until >= now) or memory.repair_after > now
-    ]
+    waiting = [name for name, memory in groups.items() if max(_ends(memory), default=0.0) >= now]
     if args.name not in waiting:
-        raise _not_waiting(args, waiting, "is not in back-off")
+        raise _not_waiting(args, waiting, "is not in back-off, and nothing of it rests")
     memory = groups[args.name]
     store.retries().end_backoff(args.cluster, args.name)
     backoff = memory.backoff
-    until = max(memory.repair_after, backoff.until if backoff is not None else 0.0)
     cause = f" ({backoff.cls or 'failed'}, attempt {backoff.attempt})" if backoff else ""
-    return f"until {format_time(until)}{cause}"
+    rests = [why for why, renewal in sorted(memory.renewals.items()) if renewal.until > now]
+    cause += f" (renewal as {', '.join(rests)} rests)" if rests else ""
+    return f"until {format_time(max(_ends(memory)))}{cause}"
+
+
+def _ends(memory: GroupMemory) -> list[float]:
+    """Return when the waits of a group end."""
+    backoff = [memory.backoff.until] if memory.backoff is not None else []
+    return [*backoff, memory.repair_after, *(renewal.until for renewal in memory.renewals.values())]
 
 
 def _node(store: Store, args: argparse.Namespace) -> str:

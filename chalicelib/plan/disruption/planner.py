@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from chalicelib.model.command import DisruptionCommand
-from chalicelib.model.memory import BreakerState, ConsolidationMemory, NodeMemory, Replacement
+from chalicelib.model.memory import BreakerState, ConsolidationMemory, GroupRenewal, NodeMemory, Replacement
 from chalicelib.model.plan import (
     ConsolidationReport,
     LifecycleVerdict,
@@ -48,7 +48,8 @@ class DisruptionPlan(msgspec.Struct, frozen=True):
     node that does not go now. memory: the next memory of every node that has any. paused: what blocks all removals.
     breaker: the circuit breaker's next state. taints: to be added or removed outside of operations. replacements: the
     next rows, by id. consolidation: its next memory; None: as it was. report: of consolidation, None where it is
-    off. restarts: of sick nodes. lifecycle: nodes that should go. notes: for the plan."""
+    off. restarts: of sick nodes. lifecycle: nodes that should go. notes: for the plan. renewals: group -> reason -> the
+    next memory of renewals; None: as it was."""
 
     commands: tuple[DisruptionCommand, ...]
     unneeded: tuple[str, ...]
@@ -63,6 +64,7 @@ class DisruptionPlan(msgspec.Struct, frozen=True):
     restarts: tuple[Restart, ...] = ()
     lifecycle: tuple[LifecycleVerdict, ...] = ()
     notes: tuple[Reason, ...] = ()
+    renewals: Mapping[str, Mapping[str, GroupRenewal]] | None = None
 
     @property
     def purchases(self) -> tuple[ScaleUp, ...]:
@@ -132,6 +134,7 @@ def plan_disruption(
         restarts=lifecycle.restarts if lifecycle is not None else (),
         lifecycle=lifecycle.verdicts if lifecycle is not None else (),
         notes=_notes(state, placements, lifecycle),
+        renewals=lifecycle.renewals if lifecycle is not None else None,
     )
 
 

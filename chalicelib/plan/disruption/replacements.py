@@ -78,6 +78,10 @@ _PASSES = frozenset(
         ReasonCode.UNEXPECTED,
         ReasonCode.GROUP_BUSY,
         ReasonCode.BLOCKED_BY_ON_COMPLETION_POD,
+        ReasonCode.CONDITION_PAUSES,
+        ReasonCode.NOT_CONFIRMED,
+        ReasonCode.NOT_SICK_LONG_ENOUGH,
+        ReasonCode.TOO_MANY_UNHEALTHY,
     }
 )
 """Reasons that pass by themselves: a replacement that is ready waits for their end, but not for ever."""
@@ -270,7 +274,10 @@ class _Pass:
 
     def _fail(self, replacement: Replacement, reason: Reason) -> Replacement:
         self.rows = without_failures_of(replacement, self.rows)
-        return failed(replacement, reason, self.now)
+        row = failed(replacement, reason, self.now)
+        if reason.code is not ReasonCode.RENEWAL_RESTS:
+            return row
+        return msgspec.structs.replace(row, until=self.now, times=replacement.times)  # the group's own rest counts
 
     # --- the states
 

@@ -12,13 +12,14 @@ from collections.abc import Iterable, Mapping, Set
 import msgspec
 
 from chalicelib.model.group import Instance
-from chalicelib.model.memory import NodeMemory, ReplacementState, SickCondition
+from chalicelib.model.memory import GroupRenewal, NodeMemory, ReplacementState, SickCondition
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.policy import DriftAction, NodeLifecycle, RepairAction, RepairRule
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import PoolNames
+from chalicelib.plan.state.renewals import Judged, judge_successors
 
 MOST_CONDITIONS = 20
 """Conditions by which one node is remembered as sick."""
@@ -44,12 +45,17 @@ class DueNode(msgspec.Struct, frozen=True):
 class LifecycleState(msgspec.Struct, frozen=True):
     """due: in the order in which they go. overdue: node -> since when it has expired, of nodes that should have gone
     long ago. unhealthy: group -> nodes that are sick by any rule, of groups that are not repaired because of them.
-    memory: node -> what is remembered of it, of all nodes of which anything is."""
+    memory: node -> what is remembered of it, of all nodes of which anything is. pausing: node -> until when a condition
+    counts that it had until a moment ago, of nodes that are not sick now. renewals: group -> what is remembered of its
+    renewals, by reason. resting: which of them rest, of groups with nodes that are due for it."""
 
     due: tuple[DueNode, ...]
     overdue: Mapping[str, float]
     unhealthy: Mapping[str, Reason]
     memory: Mapping[str, NodeMemory]
+    pausing: Mapping[str, float] = {}
+    renewals: Mapping[str, Mapping[str, GroupRenewal]] = {}
+    resting: tuple[Reason, ...] = ()
 
 
 def age_limit(cluster: str, node: str, lifecycle: NodeLifecycle) -> float:
@@ -94,6 +100,8 @@ class _Inspection:
         memory: dict[str, NodeMemory] = {}
         overdue: dict[str, float] = {}
         unhealthy: dict[str, Reason] = {}
+        renewals: dict[str, Mapping[str, GroupRenewal]] = {}
+        resting: list[Reason] = []
         for name, group in sorted(self.state.groups.items()):
             if group.group.error:
                 continue
@@ -102,17 +110,46 @@ class _Inspection:
             of_group = {node.name: self._memory(node, group, machines.get(node.name)) for node in group.nodes}
             reason = self._too_many(group, of_group)
             unhealthy |= {} if reason is None else {name: reason}
+            due_here: list[DueNode] = []
             for node in group.nodes:
                 instance = machines.get(node.name)
                 due_node = self._due(node, group, instance, of_group[node.name], reason)
-                due += [] if due_node is None else [due_node]
+                due_here += [] if due_node is None else [due_node]
                 expired = self._expired_at(node, group, instance)
                 if expired is not None and self.now > expired + self.lifecycle.expiry_grace:
                     overdue[node.name] = expired
             memory |= {node: item for node, item in of_group.items() if item != NodeMemory()}
+            verdicts = judge_successors(
+                group, [self._judged(item) for item in due_here if _is_certain(item)], self.state
+            )
+            renewals[name] = verdicts.renewals
+            rests = [why for why in verdicts.held.values() if why.code is ReasonCode.RENEWAL_RESTS]
+            resting += [why for why in rests if any(item.why.value == why.params["renewed"] for item in due_here)]
+            due += [msgspec.structs.replace(item, held=item.held or verdicts.held.get(item.why)) for item in due_here]
         memory = remembered(self.state, but=memory.keys() | judged) | memory
         due.sort(key=lambda item: (_ORDER.index(item.why), item.since, item.node.name))
-        return LifecycleState(tuple(due), overdue, unhealthy, memory)
+        pausing = self._pausing(memory)
+        return LifecycleState(tuple(due), overdue, unhealthy, memory, pausing, renewals, tuple(resting))
+
+    def _judged(self, due_node: DueNode) -> Judged:
+        """Return a due node as a successor of others is judged."""
+        node, why = due_node.node, due_node.why
+        limit = self.lifecycle.max_node_age
+        by_vendor = limit is not None and node.created + self._age_limit(node) > self.now
+        detail = due_node.condition if why is DisruptionReason.REPAIR else due_node.detail
+        return Judged(node, why, due_node.since, detail, by_vendor)
+
+    def _age_limit(self, node: Node) -> float:
+        return age_limit(self.state.snapshot.cluster, node.name, self.lifecycle)
+
+    def _pausing(self, memory: Mapping[str, NodeMemory]) -> dict[str, float]:
+        """Return until when conditions count that have ended. What was bought for one is needed if it comes again."""
+        flaps = {_key(rule): rule.flap_time for rule, _ in self.rules}
+        until = {
+            name: max((item.ended + flaps.get(key, 0.0) for key, item in known.sick.items() if item.ended), default=0.0)
+            for name, known in memory.items()
+        }
+        return {name: instant for name, instant in until.items() if instant > self.now}
 
     def _due(
         self,
@@ -147,7 +184,7 @@ class _Inspection:
         if self.lifecycle.max_node_age is None or group.id not in self.named:
             return None
         born = min((at for at in (node.created, instance.created if instance else 0.0) if at > 0), default=0.0)
-        return born + age_limit(self.state.snapshot.cluster, node.name, self.lifecycle) if born else None
+        return born + self._age_limit(node) if born else None
 
     # --- sickness and drift
 
@@ -213,6 +250,11 @@ class _Inspection:
         if sick <= max(1, int(share * size + 1e-9)):
             return None
         return Reason.of(ReasonCode.TOO_MANY_UNHEALTHY, group=group.id, unhealthy=sick, of=size, share=share)
+
+
+def _is_certain(due_node: DueNode) -> bool:
+    """Return whether a node is due by now, as far as the time of its condition is concerned."""
+    return due_node.held is None or due_node.held.code is not ReasonCode.NOT_SICK_LONG_ENOUGH
 
 
 def _instances(group: NodeGroupState) -> dict[str, Instance]:

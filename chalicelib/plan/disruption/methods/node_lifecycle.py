@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.command import DisruptionCommand
-from chalicelib.model.memory import NodeMemory, ReplacementState
+from chalicelib.model.memory import GroupRenewal, NodeMemory, Replacement, ReplacementState
 from chalicelib.model.node import Node
 from chalicelib.model.plan import LifecycleVerdict, Removal, Restart
 from chalicelib.model.policy import RepairAction
@@ -41,6 +41,7 @@ from chalicelib.plan.state.cluster_state import NodeGroupState
 from chalicelib.plan.state.due_nodes import DueNode, lifecycle_state
 from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.state.readiness import Bucket
+from chalicelib.plan.state.renewals import after_renewal, with_successors
 from chalicelib.plan.tables import Ints
 from chalicelib.reasons.text import sentence
 
@@ -64,7 +65,7 @@ _AT_MAXIMUM = frozenset({ReasonCode.GROUP_MAX_SIZE, ReasonCode.POOL_MAX_SIZE, Re
 class LifecycleResult(msgspec.Struct, frozen=True):
     """What is done with due nodes in this pass. commands: removals, and purchases of replacements. restarts: of sick
     nodes. verdicts: each due node, and what holds it. advanced: the replacements. notes: for the plan. memory: node ->
-    what is remembered of it, of all nodes of which anything is."""
+    what is remembered of it, of all nodes of which anything is. renewals: group -> reason -> the same of renewals."""
 
     commands: tuple[DisruptionCommand, ...]
     restarts: tuple[Restart, ...]
@@ -72,6 +73,7 @@ class LifecycleResult(msgspec.Struct, frozen=True):
     advanced: Advance
     notes: tuple[Reason, ...]
     memory: Mapping[str, NodeMemory]
+    renewals: Mapping[str, Mapping[str, GroupRenewal]]
 
 
 def renew_nodes(context: DisruptionContext, unneeded: Collection[str]) -> LifecycleResult:
@@ -119,6 +121,11 @@ class _Renewal:
             reasons=REASONS,
         )
         self.verdicts |= {name: why for name, why in advanced.verdicts.items() if name in self.due}
+        self.verdicts |= {
+            name: item.held
+            for name, item in self.due.items()
+            if item.held is not None and item.held.code is ReasonCode.RENEWAL_RESTS
+        }
         commands = [DisruptionCommand(reason, tuple(removals)) for reason, removals in self.removals.items()]
         return LifecycleResult(
             commands=(*commands, *advanced.commands),
@@ -127,6 +134,7 @@ class _Renewal:
             advanced=advanced,
             notes=self._notes(),
             memory=self._memory(),
+            renewals=self._renewals(advanced),
         )
 
     def _is_free(self, name: str) -> bool:
@@ -147,7 +155,7 @@ class _Renewal:
 
     def _act(self, due_node: DueNode) -> Reason | None:
         """Remove, restart or replace a node; returns what holds it."""
-        candidate = self._candidate(due_node)
+        candidate = self._trial(due_node) or self._candidate(due_node)
         if isinstance(candidate, Reason):
             return candidate
         removal = _simulated(candidate)
@@ -169,6 +177,20 @@ class _Renewal:
             if refused is None or refused.code not in BUYS_INSTEAD:
                 return refused
         return self._replace(due_node, candidate, places if isinstance(places, Reason) else None)
+
+    def _trial(self, due_node: DueNode) -> Reason | None:
+        """Return why a node waits for a single other one: after a rest, one successor shows whether it helps now."""
+        why, group = due_node.why, due_node.group
+        known = self.lifecycle.renewals.get(group, {}).get(why.value)
+        if known is None or not known.times or why is DisruptionReason.REPAIR:
+            return None
+        gone = any(removal.group == group for removal in self.removals.get(why, ()))
+        rows = (row for row in self.reservation.rows.values() if row.state in UNDER_WAY and row.reason is why)
+        bought = any(purchase.group == group for row in rows for purchase in row.purchases)
+        if not (gone or bought or self.proposed.get((why, group))):
+            return None
+        needs = 2 * self.state.policy.consolidation.confirm_after
+        return Reason.of(ReasonCode.NOT_CONFIRMED, since=known.began or self.state.now, needs=needs)
 
     def _candidate(self, due_node: DueNode) -> Candidate | Reason:
         """Return a node as a candidate, or what keeps it whatever the budgets allow."""
@@ -381,6 +403,8 @@ class _Renewal:
         candidates: list[Candidate] = []
         for name in names:
             item = self.due.get(name)
+            if item is None and (until := self.lifecycle.pausing.get(name, 0.0)) > self.state.now:
+                return Reason.of(ReasonCode.CONDITION_PAUSES, node=name, until=until)
             if item is None:
                 return Reason.of(ReasonCode.NOT_DUE, node=name)
             candidate = item.held or self._candidate(item)
@@ -412,7 +436,44 @@ class _Renewal:
             if item.why is DisruptionReason.DRIFTED
         ]
         sick = [reason for _, reason in sorted(self.lifecycle.unhealthy.items())]
-        return (*overdue[:MOST_NOTES], *drifted[:MOST_NOTES], *sick[:MOST_NOTES])
+        resting = self.lifecycle.resting[:MOST_NOTES]
+        return (*overdue[:MOST_NOTES], *drifted[:MOST_NOTES], *sick[:MOST_NOTES], *resting)
+
+    def _renewals(self, advanced: Advance) -> dict[str, dict[str, GroupRenewal]]:
+        """Return what is remembered of renewals, with those of this pass."""
+        renewals = {group: dict(by_reason) for group, by_reason in self.lifecycle.renewals.items()}
+        for (group, why), nodes in sorted(self._renewed(advanced).items()):
+            of_group = renewals.setdefault(group, {})
+            known = of_group.get(why.value, GroupRenewal())
+            details = [item.detail for item in self.lifecycle.due if item.group == group and item.why is why]
+            of_group[why.value] = after_renewal(known, why, sorted(nodes), details, self.state)
+        for row in advanced.rows.values():
+            if row.reason is DisruptionReason.REPAIR and row.state in UNDER_WAY:
+                self._note_successors(row, renewals)
+        return renewals
+
+    def _renewed(self, advanced: Advance) -> dict[tuple[str, DisruptionReason], set[str]]:
+        """Return (group, reason) -> old nodes that this pass removes or buys successors for. The group of a successor
+        counts, too."""
+        renewed: dict[tuple[str, DisruptionReason], set[str]] = {}
+        own = [(why, removal) for why, removals in self.removals.items() for removal in removals]
+        of_rows = [(command.reason, gone) for command in advanced.commands for gone in command.candidates]
+        for why, removal in (*own, *of_rows):
+            renewed.setdefault((removal.group, why), set()).add(removal.node)
+        for command in advanced.commands:
+            for purchase in command.replacements:
+                nodes = advanced.rows[purchase.replacement].nodes
+                groups = {purchase.group, *(self.state.group_of[name] for name in nodes)}
+                for group in groups:
+                    renewed.setdefault((group, command.reason), set()).update(nodes)
+        return renewed
+
+    def _note_successors(self, row: Replacement, renewals: dict[str, dict[str, GroupRenewal]]) -> None:
+        for name in row.new_nodes:
+            of_group = renewals.setdefault(self.state.group_of.get(name, ""), {})
+            known = of_group.get(row.reason.value, GroupRenewal())
+            if known.until <= self.state.now:
+                of_group[row.reason.value] = with_successors(known, [name], self.state.now)
 
     def _memory(self) -> dict[str, NodeMemory]:
         memory = dict(self.lifecycle.memory)
