@@ -19,7 +19,7 @@ from chalicelib.model.policy import DriftAction, NodeLifecycle, RepairAction, Re
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import PoolNames
-from chalicelib.plan.state.renewals import Judged, judge_successors
+from chalicelib.plan.state.renewals import JudgedNode, judge_successors
 
 MOST_CONDITIONS = 20
 """Conditions by which one node is remembered as sick."""
@@ -131,13 +131,13 @@ class _Inspection:
         pausing = self._pausing(memory)
         return LifecycleState(tuple(due), overdue, unhealthy, memory, pausing, renewals, tuple(resting))
 
-    def _judged(self, due_node: DueNode) -> Judged:
+    def _judged(self, due_node: DueNode) -> JudgedNode:
         """Return a due node as a successor of others is judged."""
         node, why = due_node.node, due_node.why
         limit = self.lifecycle.max_node_age
         by_vendor = limit is not None and node.created + self._age_limit(node) > self.now
         detail = due_node.condition if why is DisruptionReason.REPAIR else due_node.detail
-        return Judged(node, why, due_node.since, detail, by_vendor)
+        return JudgedNode(node, why, due_node.since, detail, by_vendor)
 
     def _age_limit(self, node: Node) -> float:
         return age_limit(self.state.snapshot.cluster, node.name, self.lifecycle)

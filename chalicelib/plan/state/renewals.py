@@ -39,7 +39,7 @@ SLACK = 120.0
 _LITTLE_WORDS = frozenset({"a", "an", "no", "the", "new"})
 
 
-class Judged(msgspec.Struct, frozen=True):
+class JudgedNode(msgspec.Struct, frozen=True):
     """A node that should go, as far as its successors are concerned. since: when it became due, or when the pass first
     saw in what it is outdated. detail: in what it is outdated, or by which condition it is sick. by_vendor: only its
     vendor says that it is too old."""
@@ -58,32 +58,32 @@ class GroupVerdicts(msgspec.Struct, frozen=True):
     held: dict[DisruptionReason, Reason]
 
 
-def judge_successors(group: NodeGroupState, due: Sequence[Judged], state: ClusterState) -> GroupVerdicts:
+def judge_successors(group: NodeGroupState, due: Sequence[JudgedNode], state: ClusterState) -> GroupVerdicts:
     """Return which reasons rest in a group. due: its nodes that should go."""
     renewals: dict[str, GroupRenewal] = {}
     held: dict[DisruptionReason, Reason] = {}
     for why in FIRST_REST:
-        known = group.memory.renewals.get(why.value)
-        if known is None:
+        renewal = group.memory.renewals.get(why.value)
+        if renewal is None:
             continue
         of_reason = [judged for judged in due if judged.why is why]
-        known, reason = _Judge(group, why, of_reason, state).judge(_not_from_the_future(known, state.now))
+        renewal, reason = _Judge(group, why, of_reason, state).judge(_not_from_the_future(renewal, state.now))
         if reason is not None:
             held[why] = reason
-        if not _is_forgotten(known, state.now):
-            renewals[why.value] = known
+        if not _is_forgotten(renewal, state.now):
+            renewals[why.value] = renewal
     return GroupVerdicts(renewals, held)
 
 
-def rest_reason(group: str, why: DisruptionReason, known: GroupRenewal) -> Reason:
+def rest_reason(group: str, reason: DisruptionReason, renewal: GroupRenewal) -> Reason:
     """Return why a group's nodes are not renewed for a reason."""
     return Reason.of(
         ReasonCode.RENEWAL_RESTS,
         group=group,
         renewed=why.value,
-        until=known.until,
-        node=known.node,
-        detail=known.detail,
+        until=renewal.until,
+        node=renewal.node,
+        detail=renewal.detail,
     )
 
 
@@ -91,59 +91,59 @@ class _Judge:
     """The successors of one group for one reason. due: its nodes that should go for it."""
 
     def __init__(
-        self, group: NodeGroupState, why: DisruptionReason, due: Sequence[Judged], state: ClusterState
+        self, group: NodeGroupState, reason: DisruptionReason, due: Sequence[JudgedNode], state: ClusterState
     ) -> None:
-        self.group, self.why, self.due, self.state, self.now = group, why, due, state, state.now
-        is_repair = why is DisruptionReason.REPAIR  # its rule has lasted for long enough already
+        self.group, self.why, self.due, self.state, self.now = group, reason, due, state, state.now
+        is_repair = reason is DisruptionReason.REPAIR  # its rule has lasted for long enough already
         self.needs = 0.0 if is_repair else 2 * state.policy.consolidation.confirm_after
 
-    def judge(self, known: GroupRenewal) -> tuple[GroupRenewal, Reason | None]:
+    def judge(self, renewal: GroupRenewal) -> tuple[GroupRenewal, Reason | None]:
         """Return the next memory, and what holds the renewals."""
-        if known.until > self.now and self._has_changed(known):
-            known = msgspec.structs.replace(known, until=self.now, early=known.early + 1)
-        if known.until > self.now:
-            return known, rest_reason(self.group.id, self.why, known)
+        if renewal.until > self.now and self._has_changed(renewal):
+            renewal = msgspec.structs.replace(renewal, until=self.now, early=renewal.early + 1)
+        if renewal.until > self.now:
+            return renewal, rest_reason(self.group.id, self.why, renewal)
         bad = min(
-            ((since, judged) for judged in self.due if (since := self._bad_since(judged, known)) is not None),
+            ((since, judged) for judged in self.due if (since := self._bad_since(judged, renewal)) is not None),
             key=lambda entry: (entry[0], entry[1].node.name),
             default=None,
         )
         if bad is None:
-            return (msgspec.structs.replace(known, times=0, early=0) if self._has_helped(known) else known), None
+            return (msgspec.structs.replace(renewal, times=0, early=0) if self._has_helped(renewal) else renewal), None
         since, judged = bad
         if self.now - since < self.needs:
-            return known, Reason.of(ReasonCode.NOT_CONFIRMED, since=since, needs=self.needs)
-        known = self._rest(known, judged)
-        return known, rest_reason(self.group.id, self.why, known)
+            return renewal, Reason.of(ReasonCode.NOT_CONFIRMED, since=since, needs=self.needs)
+        renewal = self._rest(renewal, judged)
+        return renewal, rest_reason(self.group.id, self.why, renewal)
 
-    def _rest(self, known: GroupRenewal, judged: Judged) -> GroupRenewal:
-        length = min(LONGEST_REST, FIRST_REST[self.why] * 2.0 ** min(known.times, 10))
+    def _rest(self, renewal: GroupRenewal, judged: JudgedNode) -> GroupRenewal:
+        length = min(LONGEST_REST, FIRST_REST[self.why] * 2.0 ** min(renewal.times, 10))
         answers = tuple(sorted({answer_of(item.detail) for item in self.due}))[:MOST_ANSWERS]
         return GroupRenewal(
             until=self.now + length,
-            times=known.times + 1,
-            early=known.early,
+            times=renewal.times + 1,
+            early=renewal.early,
             node=judged.node.name,
-            detail=self._detail(judged, known)[:LONGEST_ANSWER],
+            detail=self._detail(judged, renewal)[:LONGEST_ANSWER],
             answers=answers if self.why is DisruptionReason.DRIFTED else (),
             template=template_digest(self.group.group),
         )
 
-    def _bad_since(self, judged: Judged, known: GroupRenewal) -> float | None:
+    def _bad_since(self, judged: JudgedNode, renewal: GroupRenewal) -> float | None:
         """Return since when a successor is as bad as what it replaced; None: it is no successor, or good."""
         if self.why is DisruptionReason.REPAIR:
-            is_successor = judged.node.name in known.nodes or bool(self._common_owners(judged.node, known))
+            is_successor = judged.node.name in renewal.nodes or bool(self._common_owners(judged.node, renewal))
             return judged.since if is_successor else None
         ready_at = self._ready_at(judged.node)
-        if not known.began or judged.node.created < known.began or ready_at is None:
+        if not renewal.began or judged.node.created < renewal.began or ready_at is None:
             return None
         since = max(judged.since, ready_at) if self.why is DisruptionReason.DRIFTED else ready_at
         if self.why is DisruptionReason.EXPIRED:
             return since if judged.by_vendor else None
         from_the_start = judged.since <= ready_at + self.needs + SLACK
-        says_the_same = answer_of(judged.detail) in known.answers
+        says_the_same = answer_of(judged.detail) in renewal.answers
         fields = fields_of(judged.detail)
-        same_field = any(not fields.isdisjoint(fields_of(answer)) for answer in known.answers)
+        same_field = any(not fields.isdisjoint(fields_of(answer)) for answer in renewal.answers)
         return since if says_the_same or (from_the_start and same_field) else None
 
     def _ready_at(self, node: Node) -> float | None:
@@ -154,72 +154,74 @@ class _Judge:
         changed = ready.changed if ready is not None else 0.0
         return changed if 0.0 < changed <= self.now else node.created
 
-    def _has_helped(self, known: GroupRenewal) -> bool:
+    def _has_helped(self, renewal: GroupRenewal) -> bool:
         """Return whether a new node is as it should be, for long enough to be sure."""
-        if self.why is DisruptionReason.REPAIR or not known.began or not (known.times or known.early):
+        if self.why is DisruptionReason.REPAIR or not renewal.began or not (renewal.times or renewal.early):
             return False
         bad = {judged.node.name for judged in self.due}
         return any(
-            node.created >= known.began
+            node.created >= renewal.began
             and node.name not in bad
             and (ready_at := self._ready_at(node)) is not None
             and self.now - ready_at >= self.needs + SLACK
             for node in self.group.nodes
         )
 
-    def _has_changed(self, known: GroupRenewal) -> bool:
+    def _has_changed(self, renewal: GroupRenewal) -> bool:
         """Return whether the vendor says something else than when the rest began."""
-        if self.why is DisruptionReason.REPAIR or known.early >= MOST_EARLY:
+        if self.why is DisruptionReason.REPAIR or renewal.early >= MOST_EARLY:
             return False
-        if template_digest(self.group.group) != known.template:
+        if template_digest(self.group.group) != renewal.template:
             return True
         bad = {judged.node.name for judged in self.due}
-        named = any(node.name == known.node for node in self.group.nodes)
-        if named and known.node not in bad and known.node not in self.state.leaving:
+        named = any(node.name == renewal.node for node in self.group.nodes)
+        if named and renewal.node not in bad and renewal.node not in self.state.leaving:
             return True
-        if self.why is not DisruptionReason.DRIFTED or len(known.answers) >= MOST_ANSWERS:
+        if self.why is not DisruptionReason.DRIFTED or len(renewal.answers) >= MOST_ANSWERS:
             return False
-        return any(answer_of(judged.detail) not in known.answers for judged in self.due)
+        return any(answer_of(judged.detail) not in renewal.answers for judged in self.due)
 
-    def _detail(self, judged: Judged, known: GroupRenewal) -> str:
+    def _detail(self, judged: JudgedNode, renewal: GroupRenewal) -> str:
         if self.why is DisruptionReason.DRIFTED:
             return f"differs in the same: {answer_of(judged.detail)}"
         if self.why is DisruptionReason.EXPIRED:
             return "is older than maxNodeAge by its vendor's word"
-        owners = self._common_owners(judged.node, known)
+        owners = self._common_owners(judged.node, renewal)
         ran = f"; pods of {', '.join(owners[:MOST_SHOWN])} ran on both" if owners else ""
         return f"fell sick as well ({judged.detail}){ran}"
 
-    def _common_owners(self, node: Node, known: GroupRenewal) -> list[str]:
+    def _common_owners(self, node: Node, renewal: GroupRenewal) -> list[str]:
         """Return the owners of pods that came to this node after a sick node with such pods was repaired."""
-        if not known.owners:
+        if not renewal.owners:
             return []
         pods = ((owner_of(pod, self.state), pod) for pod in self.state.occupancy.on(node.name))
-        return sorted({owner for owner, pod in pods if owner in known.owners and pod.created >= known.owners[owner]})
+        return sorted(
+            {owner for owner, pod in pods if owner in renewal.owners and pod.created >= renewal.owners[owner]}
+        )
 
 
 # -- what a pass has renewed
 
 
 def after_renewal(
-    known: GroupRenewal, why: DisruptionReason, nodes: Iterable[str], details: Iterable[str], state: ClusterState
+    renewal: GroupRenewal, reason: DisruptionReason, nodes: Iterable[str], details: Iterable[str], state: ClusterState
 ) -> GroupRenewal:
     """Return the memory of a group after nodes of it, or for it, were renewed. details: what the vendor says of its
     outdated nodes."""
     now = state.now
-    if why is DisruptionReason.REPAIR:
+    if reason is DisruptionReason.REPAIR:
         pods = (pod for name in nodes for pod in state.occupancy.on(name))
         owners = {owner: now for pod in pods if (owner := owner_of(pod, state))}
-        return msgspec.structs.replace(known, began=now, owners=_newest({**known.owners, **owners}, now))
+        return msgspec.structs.replace(renewal, began=now, owners=_newest({**renewal.owners, **owners}, now))
     answers = tuple(sorted({answer_of(detail) for detail in details}))[:MOST_ANSWERS]
-    goes_on = known.began and now - known.began < SUCCESSOR_FOR and set(answers) <= set(known.answers)
-    return known if goes_on else msgspec.structs.replace(known, began=now, answers=answers)
+    goes_on = renewal.began and now - renewal.began < SUCCESSOR_FOR and set(answers) <= set(renewal.answers)
+    return renewal if goes_on else msgspec.structs.replace(renewal, began=now, answers=answers)
 
 
-def with_successors(known: GroupRenewal, names: Iterable[str], now: float) -> GroupRenewal:
+def with_successors(renewal: GroupRenewal, names: Iterable[str], now: float) -> GroupRenewal:
     """Return the memory of a group with nodes that were bought for sick ones."""
-    nodes = _newest({**dict.fromkeys(names, now), **known.nodes}, now)
-    return known if nodes == known.nodes else msgspec.structs.replace(known, nodes=nodes)
+    nodes = _newest({**dict.fromkeys(names, now), **renewal.nodes}, now)
+    return renewal if nodes == renewal.nodes else msgspec.structs.replace(renewal, nodes=nodes)
 
 
 def _newest(instants: Mapping[str, float], now: float) -> dict[str, float]:
@@ -227,16 +229,16 @@ def _newest(instants: Mapping[str, float], now: float) -> dict[str, float]:
     return dict(sorted(sorted(recent, key=lambda entry: (-entry[1], entry[0]))[:MOST_NAMES]))
 
 
-def _is_forgotten(known: GroupRenewal, now: float) -> bool:
-    latest = max([known.began, *known.nodes.values(), *known.owners.values()])
-    return now >= known.until + FORGOTTEN_AFTER and now >= latest + SUCCESSOR_FOR
+def _is_forgotten(renewal: GroupRenewal, now: float) -> bool:
+    latest = max([renewal.began, *renewal.nodes.values(), *renewal.owners.values()])
+    return now >= renewal.until + FORGOTTEN_AFTER and now >= latest + SUCCESSOR_FOR
 
 
-def _not_from_the_future(known: GroupRenewal, now: float) -> GroupRenewal:
+def _not_from_the_future(renewal: GroupRenewal, now: float) -> GroupRenewal:
     """Return what is remembered without instants that a wrong clock wrote."""
-    if known.began <= now and known.until <= now + LONGEST_REST:
-        return known
-    return msgspec.structs.replace(known, began=min(known.began, now), until=min(known.until, now + LONGEST_REST))
+    if renewal.began <= now and renewal.until <= now + LONGEST_REST:
+        return renewal
+    return msgspec.structs.replace(renewal, began=min(renewal.began, now), until=min(renewal.until, now + LONGEST_REST))
 
 
 # -- what is compared

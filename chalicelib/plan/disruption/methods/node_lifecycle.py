@@ -468,12 +468,12 @@ class _Renewal:
                     renewed.setdefault((group, command.reason), set()).update(nodes)
         return renewed
 
-    def _note_successors(self, row: Replacement, renewals: dict[str, dict[str, GroupRenewal]]) -> None:
-        for name in row.new_nodes:
+    def _note_successors(self, replacement: Replacement, renewals: dict[str, dict[str, GroupRenewal]]) -> None:
+        for name in replacement.new_nodes:
             of_group = renewals.setdefault(self.state.group_of.get(name, ""), {})
-            known = of_group.get(row.reason.value, GroupRenewal())
+            known = of_group.get(replacement.reason.value, GroupRenewal())
             if known.until <= self.state.now:
-                of_group[row.reason.value] = with_successors(known, [name], self.state.now)
+                of_group[replacement.reason.value] = with_successors(known, [name], self.state.now)
 
     def _memory(self) -> dict[str, NodeMemory]:
         memory = dict(self.lifecycle.memory)
