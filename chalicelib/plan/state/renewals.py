@@ -80,7 +80,7 @@ def rest_reason(group: str, reason: DisruptionReason, renewal: GroupRenewal) -> 
     return Reason.of(
         ReasonCode.RENEWAL_RESTS,
         group=group,
-        renewed=why.value,
+        renewed=reason.value,
         until=renewal.until,
         node=renewal.node,
         detail=renewal.detail,
