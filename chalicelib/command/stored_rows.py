@@ -22,6 +22,7 @@ from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.overview import ClusterOverview
 from chalicelib.model.pause import Pause, in_force, whole
 from chalicelib.model.quantity import format_duration
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.policy.admission import Admission
 from chalicelib.policy.load import load
@@ -420,7 +421,8 @@ def nodes(cluster: StoredCluster) -> Listing:
 
 def _node_row(row: NodeRow, now: float) -> Row:
     removed = row.decision == views.REMOVED
-    why = sentence(row.reason) if row.reason is not None else ""
+    counts = _counting_reason(row)
+    why = sentence(counts) if counts is not None else ""
     if removed:
         why = f"{plural(len(row.evict), 'pod')} moved" if row.evict else "empty"
         why += "; its vendor takes it back" if row.notice is not None else ""
@@ -458,6 +460,16 @@ def _node_row(row: NodeRow, now: float) -> Row:
         "decision": (row.decision,),
     }
     return Row(row.node, cells, data, labels, (*cells[:5], *cells[6:]))
+
+
+def _counting_reason(row: NodeRow) -> Reason | None:
+    """Return why a node stays: consolidation's reason where only the threshold of utilization keeps it otherwise,
+    because consolidation does not look at that."""
+    own = row.consolidation
+    if own is None or own.code is ReasonCode.CONSOLIDATION_OFF:
+        return row.reason
+    only_in_use = row.reason is None or row.reason.code is ReasonCode.NOT_UNDERUTILIZED
+    return own if only_in_use else row.reason
 
 
 def age_cell(created: float, now: float) -> str:

@@ -16,17 +16,19 @@ from chalicelib.model.timestamps import format_time
 
 class Permission(msgspec.Struct, frozen=True):
     """plan: read and explain. act: change the cluster and its infrastructure. word: the mode, for display only.
-    paused: the cluster would act, but an operator has paused it."""
+    paused: the cluster would act, but an operator has paused it. take_back: remove from nodes what passes have written
+    there while they acted, and nothing else; the only change that a mode permits which does not act."""
 
     plan: bool
     act: bool
     word: str
     paused: bool = False
+    take_back: bool = False
 
 
 _PERMISSIONS = {
-    Mode.OFF: Permission(plan=False, act=False, word="off"),
-    Mode.SHADOW: Permission(plan=True, act=False, word="shadow"),
+    Mode.OFF: Permission(plan=False, act=False, word="off", take_back=True),
+    Mode.SHADOW: Permission(plan=True, act=False, word="shadow", take_back=True),
     Mode.ACTIVE: Permission(plan=True, act=True, word="active"),
 }
 

@@ -251,6 +251,7 @@ class NodeMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     sick: dict[str, SickCondition] = {}  # by type of condition
     restarted_at: float = 0.0  # when its last restart as a repair was planned
     drifted_since: float = 0.0  # since when every pass has seen that it is outdated
+    soft_tainted: bool = False  # its soft taint was written by a pass of this cluster, not by another autoscaler
 
 
 class StatedTemplate(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -56,6 +56,7 @@ from chalicelib.store.leases import Lease
 from chalicelib.store.memory_rows import confirm
 
 if TYPE_CHECKING:
+    from chalicelib.kube.client import KubeClient
     from chalicelib.replay.recorded_decision import RecordedDecision
 
 DECIDED_WITHIN = 80.0
@@ -110,6 +111,9 @@ def handle_large(body: str, runtime: Runtime) -> None:
 
 def _pass(message: ReconcileMessage, runtime: Runtime) -> None:
     policy = runtime.policy(message.cluster)
+    if policy is not None and not permitted(policy).plan and _to_take_back(policy, runtime):
+        _take_back_alone(message, policy, runtime)
+        return
     if policy is None or not permitted(policy).plan:
         logger.info("nothing to do", cluster=message.cluster, known=policy is not None)
         return
@@ -253,6 +257,11 @@ def run(policy: Policy, held: HeldLease, recorder: PassRecorder, runtime: Runtim
                 logger.error("nodes not marked", cluster=policy.name, **failure(error))
         with runtime.tracing.part("publish", cluster=policy.name, plan=plan.id):
             recorder.plan_saved(plan, snapshot, taints, kube if act else None)
+    if permission.take_back and taint_writer.noted_nodes(before):
+        try:
+            _take_back(policy, kube, held, runtime)
+        except OutscalerError as error:  # the next pass tries again
+            logger.error("soft taints not taken back", cluster=policy.name, **failure(error))
     if not act and not permission.paused:
         # Imported here, because a pass that acts needs none of it.
         from chalicelib.reconciler.shadow_pass import compare
@@ -317,6 +326,10 @@ def _decide_and_save(
         try:
             with runtime.tracing.part("save", cluster=policy.name):
                 to_save = _to_save(after, before, act=act)
+                if act:
+                    to_save = taint_writer.noted(to_save, before, plan.marks, snapshot.nodes, policy.options)
+                else:
+                    to_save = taint_writer.still_noted(to_save, before)
                 runtime.store.memory.save(policy.name, stored, to_save, operations, held.check())
         except StaleWrite:
             if attempt + 1 == _TRIES:
@@ -325,6 +338,38 @@ def _decide_and_save(
         ended = plan.ended_replacements if act else ()
         return msgspec.structs.replace(plan, operations=operations, ended_replacements=ended), snapshot, before
     raise StoreError(f"{policy.name}: memory changed {_TRIES} times while it was being decided")
+
+
+def _to_take_back(policy: Policy, runtime: Runtime) -> bool:
+    """Return whether a cluster that is not planned any more has soft taints that its passes have written."""
+    may = permitted(policy).take_back
+    return may and bool(taint_writer.noted_nodes(runtime.store.memory.look(policy.name)))
+
+
+def _take_back_alone(message: ReconcileMessage, policy: Policy, runtime: Runtime) -> None:
+    """Take back soft taints, in a pass that does nothing else. Raises ClusterError, StoreError."""
+    lease = _acquire(message, policy, runtime)
+    if lease is None:
+        return
+    held = HeldLease(lease, runtime.store.leases, runtime.clock)
+    try:
+        with (runtime.repeat or in_thread)(RENEW_EVERY, held.renew):
+            _take_back(policy, connected(policy, runtime), held, runtime)
+    finally:
+        runtime.store.leases.release(lease)
+
+
+def _take_back(policy: Policy, kube: KubeClient, held: HeldLease, runtime: Runtime) -> None:
+    """Remove the soft taints that memory has noted as ours, and the notes of those that are gone. Raises ClusterError,
+    StoreError; what is left is taken back by the next attempt."""
+    memory, done = runtime.store.memory.load(policy.name), list[str]()
+    try:
+        for node in taint_writer.take_back(taint_writer.noted_nodes(memory), kube, runtime.clock, policy.name):
+            done.append(node)
+    finally:
+        if done:
+            rest = taint_writer.without_notes(memory, done)
+            runtime.store.memory.save(policy.name, memory, rest, (), held.check())
 
 
 def _in_time(policy: Policy, seconds: float) -> Policy:

@@ -83,6 +83,9 @@ def run(runtime: Runtime) -> Report:
         with _contained(policy.name, "schedule", failed):
             if queue_scans(policy, states.get(policy.name), runtime):
                 queued.append(policy.name)
+    for stored in documents:
+        with _contained(stored.name, "switch", failed):
+            _take_back_after_schedule(stored, runtime)
     # In every mode, and where the policy cannot be read: the executor cancels and rolls back operations that were
     # already started, under the last readable policy.
     opened = runtime.store.operations.look_at_each([stored.name for stored in documents])
@@ -103,6 +106,18 @@ def run(runtime: Runtime) -> Report:
             channels = channels_of(runtime.read_secret, runtime.deployment, runtime.topics)
             notify(policies, runtime.store, channels, runtime.clock)
     return report
+
+
+def _take_back_after_schedule(stored: StoredPolicy, runtime: Runtime) -> None:
+    """Request the pass that takes back what passes have written on nodes, if a schedule has just ended them."""
+    now = runtime.clock()
+    policy = in_force(stored, now, runtime.deployment)
+    permission = permitted(policy)
+    if permission.plan or not permission.take_back or not policy.schedules:
+        return
+    if permitted(in_force(stored, now - MINUTE - MARGIN, runtime.deployment)).act:
+        message = ReconcileMessage(policy.name, Cause.OPERATION.value, now)
+        runtime.sender.send(RECONCILE, encode(message), 0)
 
 
 def _notice_old_place(known: Sequence[StoredPolicy], runtime: Runtime) -> None:

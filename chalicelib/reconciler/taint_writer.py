@@ -1,17 +1,24 @@
 """Writes taints outside of operations: sets and removes soft taints, and removes hard taints whose operation is over.
 
-They follow from what the pass has seen, so none of it is persisted: a write that failed is planned again. Each is one
-conditional write after one read, so a node that has changed since the snapshot is judged by its current state.
+They follow from what the pass has seen, so a write that failed is planned again. Each is one conditional write after
+one read, so a node that has changed since the snapshot is judged by its current state.
+
+Memory notes which soft taints are ours. A cluster that is switched to a mode which does not act takes these back, and
+leaves those of another autoscaler.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from chalicelib.kube.errors import ClusterError, Forbidden, NotFound, Unauthorized
 from chalicelib.kube.objects import add_taint, remove_soft_taint, remove_taint
-from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Taint
+from chalicelib.model.memory import Memory, NodeMemory
+from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Node, Taint
 from chalicelib.model.plan import TaintUpdate
 from chalicelib.model.policy import Options
 from chalicelib.plan.disruption.taint_updates import ADD_SOFT_TAINT, REMOVE_SOFT_TAINT, REMOVE_STALE_TAINT
@@ -40,12 +47,11 @@ def apply(
     again. If a cluster refuses these writes altogether, the rest is skipped.
     """
     hard = [mark for mark in marks if mark.action == REMOVE_STALE_TAINT]
-    soft = [mark for mark in marks if mark.action in (REMOVE_SOFT_TAINT, ADD_SOFT_TAINT)]
     written: list[TaintUpdate] = []
     refused = 0
     for some, seconds in (
         (hard, CLEANING),
-        (soft[: options.max_bulk_soft_taint_count or SOFT_REMOVALS], options.max_bulk_soft_taint_time),
+        (_soft(marks, options), options.max_bulk_soft_taint_time),
     ):
         until = clock() + seconds
         for mark in some:
@@ -63,6 +69,62 @@ def apply(
                 what = "node may not be marked"
                 logger.error(what, cluster=name, node=mark.node, action=mark.action, **failure(refusal))
     return tuple(written)
+
+
+def noted(
+    new_memory: Memory, old_memory: Memory, marks: Sequence[TaintUpdate], nodes: Sequence[Node], options: Options
+) -> Memory:
+    """Return the memory of a pass that acts with a note on each node whose soft taint is ours: `apply` is about to
+    write it, or it has been there since a pass has noted it. The note is saved before the taint is written."""
+    tainted = {node.name for node in nodes if node.taint(DELETION_CANDIDATE) is not None}
+    ours = {name for name in noted_nodes(old_memory) if name in tainted}
+    ours.update(mark.node for mark in _soft(marks, options) if mark.action == ADD_SOFT_TAINT)
+    return _with_notes(new_memory, ours)
+
+
+def still_noted(new_memory: Memory, old_memory: Memory) -> Memory:
+    """Return the memory of a pass that does not act with the notes as they were."""
+    return _with_notes(new_memory, noted_nodes(old_memory))
+
+
+def without_notes(memory: Memory, nodes: Collection[str]) -> Memory:
+    """Return the memory without the notes on these nodes."""
+    return _with_notes(memory, noted_nodes(memory) - frozenset(nodes))
+
+
+def noted_nodes(memory: Memory) -> frozenset[str]:
+    """Return the names of the nodes whose soft taint is ours."""
+    return frozenset(name for name, node in memory.nodes.items() if node.soft_tainted)
+
+
+def _with_notes(memory: Memory, ours: Collection[str]) -> Memory:
+    if noted_nodes(memory) == ours:
+        return memory
+    nodes = {
+        name: msgspec.structs.replace(memory.nodes.get(name, NodeMemory()), soft_tainted=name in ours)
+        for name in (*memory.nodes, *sorted(set(ours) - memory.nodes.keys()))
+    }
+    kept = {name: node for name, node in nodes.items() if node != NodeMemory()}
+    return msgspec.structs.replace(memory, nodes=kept)
+
+
+def take_back(nodes: Collection[str], kube: KubeClient, clock: Callable[[], float], name: str) -> Iterator[str]:
+    """Remove the soft taints of these nodes, for at most CLEANING seconds, and yield the name of each node that has
+    none any more. Raises ClusterError for the first node that cannot be changed."""
+    until = clock() + CLEANING
+    for node in sorted(nodes):
+        if clock() >= until:
+            return
+        with suppress(NotFound):
+            if remove_soft_taint(kube, node, DELETION_CANDIDATE, unless=""):
+                logger.info("node marked", cluster=name, node=node, action=REMOVE_SOFT_TAINT)
+        yield node
+
+
+def _soft(marks: Sequence[TaintUpdate], options: Options) -> list[TaintUpdate]:
+    """Return the updates of soft taints that one pass writes at most."""
+    soft = [mark for mark in marks if mark.action in (REMOVE_SOFT_TAINT, ADD_SOFT_TAINT)]
+    return soft[: options.max_bulk_soft_taint_count or SOFT_REMOVALS]
 
 
 def _write(update: TaintUpdate, kube: KubeClient, clock: Callable[[], float], name: str) -> bool:

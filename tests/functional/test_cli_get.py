@@ -28,7 +28,7 @@ from chalicelib.model.memory import (
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOverview, SpotOverview
 from chalicelib.model.pause import Pause
-from chalicelib.model.plan import LifecycleVerdict
+from chalicelib.model.plan import ConsolidationReport, LifecycleVerdict, NodeVerdict
 from chalicelib.model.policy import Options
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.record import carry_over
@@ -272,6 +272,33 @@ def test_nodes_show_their_group_use_age_and_why_they_stay(store: Store, capsys: 
         "busy   web     75%      40%      3   1d1h    stays      not underutilized (cpu 75%, threshold 50%)",
         "idle   web      0%       1%      1   6m40s   stays      pending pods are expected on it (default/wide-00001)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        (ReasonCode.NOT_WORTH_DISRUPTION, "the saving is not worth the disruption"),
+        (ReasonCode.CONSOLIDATION_OFF, "not underutilized (cpu 75%, threshold 50%)"),
+    ],
+)
+def test_nodes_show_the_reason_of_consolidation_where_it_is_the_one_that_counts(
+    empty: Store, capsys: Said, code: ReasonCode, why: str
+) -> None:
+    empty.policies.put(SHOP, GOOD.replace("prod-geneva", SHOP), "d1", None)
+    build = cluster().node("busy", "4", group="web").node("idle", "4", group="web").running("busy", 1, "3", name="app")
+    plan = build.group("web", max=2).pending(1, "3800m", name="wide").plan()
+    reason = Reason.of(code, detail="off", saves=0.1, disruption=9.0, score=0.33, needs=0.5)
+    rows = tuple(NodeVerdict(node, reason) for node in ("busy", "idle"))
+    report = ConsolidationReport("act", verdicts=rows)
+    empty.journal.append(
+        SHOP, plan_entry(msgspec.structs.replace(plan, at=NOW - 60, cluster=SHOP, consolidation=report))
+    )
+    empty.leases.release(empty.leases.acquire(SHOP, "pass", 60), passed_at=NOW - 13)
+    lines = printed(capsys, "get", "nodes", SHOP)
+    (busy,) = [line for line in lines if line.startswith("busy")]
+    (idle,) = [line for line in lines if line.startswith("idle")]
+    assert why in busy
+    assert "pending pods are expected on it" in idle
 
 
 def test_pods_without_a_node_have_no_place(store: Store, capsys: Said) -> None:

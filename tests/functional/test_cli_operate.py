@@ -410,3 +410,38 @@ def test_profile_that_is_not_one_is_an_error_that_names_the_file(
     (tmp_path / "profile.json").write_text("{")
     monkeypatch.delenv("OUTSCALER_TABLE")
     assert "profile.json: cannot be read" in refusal(capsys, "get", "clusters")
+
+
+def test_apply_requests_the_first_pass(store: Store, tmp_path: Path, capsys: Said) -> None:
+    del store
+    file = tmp_path / "policy.yaml"
+    file.write_text(SHADOW)
+    assert main(["apply", str(file)]) == 0
+    assert [message["reason"] for message in messages("reconcile")] == ["person"]
+    assert main(["apply", str(file)]) == 0
+    assert messages("reconcile") == [], "the same text again changes nothing"
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(("before", "requested"), [("active", 1), ("shadow", 0)])
+def test_apply_of_mode_off_requests_a_pass_if_passes_have_acted(
+    store: Store, tmp_path: Path, capsys: Said, before: str, requested: int
+) -> None:
+    current = store.policies.current(NAME)
+    version = current.version if current is not None else None
+    store.policies.put(NAME, GOOD.replace("mode: active", f"mode: {before}"), "d0", version)
+    file = tmp_path / "policy.yaml"
+    file.write_text(GOOD.replace("mode: active", "mode: 'off'"))
+    assert main(["apply", str(file)]) == 0
+    assert len(messages("reconcile")) == requested
+    capsys.readouterr()
+
+
+def test_apply_without_a_queue_stores_the_policy_and_says_so(store: Store, tmp_path: Path, capsys: Said) -> None:
+    sqs = boto3.client("sqs")
+    sqs.delete_queue(QueueUrl=sqs.get_queue_url(QueueName="outscaler-dev-reconcile")["QueueUrl"])
+    file = tmp_path / "policy.yaml"
+    file.write_text(SHADOW)
+    assert main(["apply", str(file)]) == 0
+    assert "the first one follows within a minute" in capsys.readouterr().err
+    assert store.policies.current(NAME) is not None

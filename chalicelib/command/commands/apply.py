@@ -24,6 +24,7 @@ from chalicelib.command.deployment_settings import settings_of
 from chalicelib.command.doctor.finding import DoctorContext, Severity
 from chalicelib.command.kubeconfig_files import kubeconfig_of
 from chalicelib.command.output import emit, warn
+from chalicelib.command.pass_requests import request_pass
 from chalicelib.command.policy_files import load_document, place_of, read_document
 from chalicelib.command.store_access import add_table_argument, note, open_store, table_name
 from chalicelib.dispatch.mode_guard import permitted
@@ -144,6 +145,7 @@ def _store(
         ) from None
     note(store, policy.name, "policy", {"version": version, "digest": digest(text), **facts})
     _switch_on(args, policy)
+    _wake(args, policy, old_policy)
     return version
 
 
@@ -162,6 +164,24 @@ def _compile_again(store: Store, stored_policy: StoredPolicy, policy: Policy, te
         store.policies.compile_again(stored_policy, form)
     except StoreError as error:
         warn(f"{policy.name}: the compiled form could not be stored, functions read the text: {error}")
+
+
+def _wake(args: argparse.Namespace, policy: Policy, old_policy: Policy | None) -> None:
+    """Request the first pass under a new version. A policy that is not planned any more gets one as well, which takes
+    back what passes have written on nodes."""
+    from chalicelib.dispatch.senders import NotSent
+
+    planned, acted = permitted(policy).plan, old_policy is not None and permitted(old_policy).act
+    if not planned and not acted:
+        return
+    try:
+        woken = request_pass(table_name(args), policy.name)
+    except NotSent as error:
+        woken = False
+        if planned:
+            warn(f"{policy.name}: no pass could be requested ({error}); the first one follows within a minute")
+    if not woken and not planned:
+        warn(f"{policy.name}: no pass could be requested; soft taints stay on nodes until outscaler uninstall")
 
 
 def _switch_on(args: argparse.Namespace, policy: Policy) -> None:

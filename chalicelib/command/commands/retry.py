@@ -7,7 +7,6 @@ forced: the next pass decides as always. It is woken where the deployment's queu
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from chalicelib.command.arguments import unknown
 from chalicelib.command.output import emit, warn
+from chalicelib.command.pass_requests import request_pass, request_step
 from chalicelib.command.store_access import (
     add_table_argument,
     check_group,
@@ -25,7 +25,6 @@ from chalicelib.command.store_access import (
     table_name,
 )
 from chalicelib.model.errors import BadInput
-from chalicelib.model.resource_names import stage_prefix
 from chalicelib.model.timestamps import format_time
 from chalicelib.record.views import node_names
 
@@ -127,24 +126,17 @@ def _not_waiting(args: argparse.Namespace, waiting: Iterable[str], problem: str)
 
 def _wake(store: Store, args: argparse.Namespace) -> bool:
     """Request a pass, or the operation's step; False where the queues are not known or not reachable."""
-    from chalicelib.dispatch.messages import RECONCILE, ActMessage, Cause, ReconcileMessage, act_queue, encode
-    from chalicelib.dispatch.senders import NotSent, SqsSender
+    from chalicelib.dispatch.senders import NotSent
 
-    prefix = stage_prefix(table_name(args))
-    try:
-        sender = SqsSender({}, prefix=prefix) if prefix else SqsSender.from_environment(os.environ)
-    except BadInput:
-        return False
+    table = table_name(args)
     try:
         if args.kind != "operation":
-            message = ReconcileMessage(cluster=args.cluster, reason=Cause.PERSON.value, at=time.time())
-            sender.send(RECONCILE, encode(message), 0)
-        elif (operation := store.operations.get(args.cluster, args.name)) is not None:
-            sender.send(act_queue(operation.spec.provider), encode(ActMessage(args.cluster, args.name)), 0)
+            return request_pass(table, args.cluster)
+        operation = store.operations.get(args.cluster, args.name)
+        return operation is None or request_step(table, args.cluster, args.name, operation.spec.provider)
     except NotSent as error:
         warn(f"{args.cluster}: no pass could be requested ({error}); the next scheduled pass follows")
         return False
-    return True
 
 
 _KINDS: dict[str, Callable[[Store, argparse.Namespace], str]] = {
