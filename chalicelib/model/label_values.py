@@ -5,18 +5,15 @@ They compare two sets of requirements, where a Requirement alone only judges lab
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.selector import Requirement
+from chalicelib.model.selector import LEAST_NUMBER, MOST_NUMBER, Requirement, whole_number
 
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 ABSENT = frozenset({"NotIn", "DoesNotExist"})
 """Operators that a node without the label satisfies."""
-_LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 class LabelValues(msgspec.Struct, frozen=True):
@@ -25,8 +22,8 @@ class LabelValues(msgspec.Struct, frozen=True):
 
     values: frozenset[str] = frozenset()
     complement: bool = False
-    least: int = _LEAST
-    most: int = _MOST
+    least: int = LEAST_NUMBER
+    most: int = MOST_NUMBER
 
     @property
     def operator(self) -> str:
@@ -46,9 +43,9 @@ class LabelValues(msgspec.Struct, frozen=True):
             common = values.values - self.values
         else:
             common = self.values - values.values if values.complement else self.values & values.values
-        if (least, most) == (_LEAST, _MOST):
+        if (least, most) == (LEAST_NUMBER, MOST_NUMBER):
             return LabelValues(common)
-        numbers = ((value, _whole_number(value)) for value in common)
+        numbers = ((value, whole_number(value)) for value in common)
         return LabelValues(
             frozenset(value for value, number in numbers if number is not None and least <= number <= most)
         )
@@ -60,11 +57,6 @@ class LabelValues(msgspec.Struct, frozen=True):
 
 
 LabelRequirements = Mapping[str, LabelValues]
-
-
-def _whole_number(text: str) -> int | None:
-    number = int(text) if _WHOLE_NUMBER.fullmatch(text) else _MOST + 1
-    return number if _LEAST <= number <= _MOST else None
 
 
 _NOTHING, ANYTHING = LabelValues(), LabelValues(complement=True)
@@ -89,7 +81,7 @@ def allowed_values(requirement: Requirement) -> LabelValues:
         return _PLAIN[operator](frozenset(requirement.values))
     if operator not in _BOUNDED:
         raise BadInput(requirement.key, f"the operator {operator[:40]!r} is not known", "update Outscaler")
-    bound = _whole_number(requirement.values[0]) if len(requirement.values) == 1 else None
+    bound = whole_number(requirement.values[0]) if len(requirement.values) == 1 else None
     if bound is None:
         raise BadInput(requirement.key, f"{operator} needs one whole number", "correct the object")
     return _BOUNDED[operator](bound)

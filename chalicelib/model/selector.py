@@ -6,9 +6,14 @@ NotIn and DoesNotExist match when the key is missing; Gt and Lt compare whole nu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import msgspec
+
+LEAST_NUMBER, MOST_NUMBER = -(2**63), 2**63 - 1
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_LONGEST_NUMBER = 253  # characters: a label has 63, and a value of a selector may have leading zeros
 
 
 class Requirement(msgspec.Struct, frozen=True, gc=False):
@@ -37,11 +42,19 @@ class Requirement(msgspec.Struct, frozen=True, gc=False):
 
 
 def _compare(operator: str, value: str, values: tuple[str, ...]) -> bool:
-    try:
-        have, want = int(value), int(values[0])
-    except (ValueError, IndexError):
+    have, want = whole_number(value), whole_number(values[0]) if len(values) == 1 else None
+    if have is None or want is None:
         return False
     return have > want if operator == "Gt" else have < want
+
+
+def whole_number(text: str) -> int | None:
+    """Return a number as Go's ParseInt reads it, of 64 bits; None for any other text. Python's int also reads blanks,
+    underscores and the digits of other scripts."""
+    if _WHOLE_NUMBER.fullmatch(text) is None or len(text) > _LONGEST_NUMBER:
+        return None
+    number = int(text)
+    return number if LEAST_NUMBER <= number <= MOST_NUMBER else None
 
 
 class Selector(msgspec.Struct, frozen=True, gc=False):

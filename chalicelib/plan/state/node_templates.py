@@ -147,7 +147,8 @@ def templates(
         if parts := newcomers.undelivered.get(group.id):
             clean = _without_parts(clean, parts)
         if source in _COPIES:
-            daemons = _pods_of_copies(pods_on(model.name), model, clean, snapshot, options, daemonsets)
+            alike = [node for node in nodes if settled(node, now, options)]
+            daemons = _pods_of_copies(model, alike, pods_on, clean, snapshot, options, daemonsets)
             reporting = [model.name]
         else:
             daemons = daemons_of(clean, snapshot.daemonsets, snapshot.classes)
@@ -425,24 +426,32 @@ def daemons_of(node: Node, daemonsets: Iterable[DaemonSet], classes: Sequence[Po
 
 
 def _pods_of_copies(
-    pods: Sequence[Pod],
     real_node: Node,
+    settled_nodes: Sequence[Node],
+    pods_on: Callable[[str], Sequence[Pod]],
     clean_node: Node,
     snapshot: Snapshot,
     options: Options,
     daemonsets: Mapping[str, DaemonSet],
 ) -> tuple[int, ...]:
-    """Return the classes of a real node's pods that also run on similar ones: mirror and DaemonSet pods. A DaemonSet
-    that is missing there may have found no room, and then finds none on the next node either, unless it preempts other
-    pods. clean_node: the copy of the node; daemonsets: by UID."""
+    """Return the classes of a real node's pods that also run on similar ones: mirror and DaemonSet pods. A pod of a
+    DaemonSet counts as its DaemonSet describes it, where that runs on a new node. A DaemonSet that is missing there may
+    have found no room, and then finds none on the next node either, unless it preempts other pods. settled_nodes: of
+    the group; clean_node: the copy of the node; daemonsets: by UID."""
     classes = snapshot.classes
     # Of each DaemonSet the oldest pod: its controller deletes a second pod on one node.
     oldest: dict[str, Pod] = {}
-    for pod in sorted(pods, key=lambda pod: (pod.created, pod.key)):
+    for pod in sorted(pods_on(real_node.name), key=lambda pod: (pod.created, pod.key)):
         owner = classes[pod.cls].owner
-        if _is_on_every_node(pod, classes[pod.cls], real_node, daemonsets):
-            oldest.setdefault(owner.uid if owner is not None and owner.kind == "DaemonSet" else pod.key, pod)
-    staying = [pod.cls for pod in sorted(oldest.values(), key=lambda pod: pod.key)]
+        if not _is_on_every_node(pod, classes[pod.cls], real_node, daemonsets):
+            continue
+        if classes[pod.cls].mirror and not _is_static_everywhere(pod, real_node, settled_nodes, pods_on, classes):
+            continue
+        oldest.setdefault(owner.uid if owner is not None and owner.kind == "DaemonSet" else pod.key, pod)
+    staying: list[int] = []
+    for uid, pod in sorted(oldest.items(), key=lambda item: item[1].key):
+        daemon = daemonsets.get(uid)
+        staying += daemons_of(clean_node, [daemon], classes) if daemon is not None else [pod.cls]
     present = {
         (classes[cls].namespace, owner.name)
         for cls in staying
@@ -460,6 +469,26 @@ def _pods_of_copies(
         if (daemon.namespace, daemon.name) not in present and (options.force_ds or preempts(classes[daemon.cls]))
     )
     return (*staying, *daemons_of(clean_node, missing, classes))
+
+
+def _is_static_everywhere(
+    pod: Pod,
+    node: Node,
+    settled_nodes: Sequence[Node],
+    pods_on: Callable[[str], Sequence[Pod]],
+    classes: Sequence[PodClass],
+) -> bool:
+    """Return whether a mirror pod belongs to a static pod that each node of the group has: in kube-system always,
+    elsewhere where at least two settled nodes have one of that name, less the node's."""
+    if pod.namespace == _ADMINISTRATORS:
+        return True
+    name = pod.name.removesuffix(f"-{node.name}")
+
+    def has_it(other: Node) -> bool:
+        wanted = (pod.namespace, f"{name}-{other.name}")
+        return any(classes[one.cls].mirror and (one.namespace, one.name) == wanted for one in pods_on(other.name))
+
+    return name != pod.name and len(settled_nodes) > 1 and all(map(has_it, settled_nodes))
 
 
 def _is_on_every_node(pod: Pod, pod_class: PodClass, node: Node, daemonsets: Mapping[str, DaemonSet]) -> bool:

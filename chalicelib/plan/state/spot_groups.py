@@ -41,8 +41,9 @@ def marked_spot(
     spot: Spot | None,
 ) -> tuple[NodeGroup, ...]:
     """Return the groups with NodeGroup.spot as the policy wants it: for those that it names, else for those that their
-    provider or a label calls spot. Unchanged without spec.spot. members: group id -> its nodes; learnt: group id -> the
-    template of earlier ones, whose labels count while a group has neither nodes nor a template of its own."""
+    provider, or a label of every node, calls spot. One node's own label says nothing of the others. Unchanged without
+    spec.spot. members: group id -> its nodes; learnt: group id -> the template of earlier ones, whose labels count
+    while a group has neither nodes nor a template of its own."""
     if spot is None:
         return tuple(groups)
     chosen = {group for name in spot.groups for group in _named(name, groups)}
@@ -51,7 +52,8 @@ def marked_spot(
         known = learnt.get(group.id)
         template = group.template if group.template is not None or known is None else known.node
         nodes = members.get(group.id) or ([template] if template is not None else [])
-        return group.id in chosen if spot.groups else group.spot or any(is_spot(node, None) for node in nodes)
+        labelled = bool(nodes) and all(is_spot(node, None) for node in nodes)
+        return group.id in chosen if spot.groups else group.spot or labelled
 
     return tuple(
         group if group.spot == (marked := counts(group)) else msgspec.structs.replace(group, spot=marked)

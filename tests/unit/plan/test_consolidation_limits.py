@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -86,6 +87,17 @@ def test_cons_22_priority_and_deletion_cost_change_the_disruption_of_a_pod() -> 
     # Such a low priority would make the pod expendable.
     [pool] = decide(grouped(build), policy(options={"expendable_pods_priority_cutoff": -(10**9)})).report.pools
     assert pool.disruption == 13.0
+
+
+@pytest.mark.parametrize("more", [{"deletion_cost": "2147483647"}, {"deletion_cost": "-2147483648"}, {"priority": 999}])
+def test_costs_of_one_tenants_pods_do_not_change_what_other_nodes_are_worth(more: dict[str, Any]) -> None:
+    def rate(**costs: Any) -> float:
+        build = machines({"a": ("m", pods(1)), "b": ("m", ())})
+        build.running("b", 4, *P, namespace="tenant", **costs)
+        [pool] = decide(grouped(build)).report.pools
+        return pool.rate
+
+    assert rate(**more) == rate()
 
 
 @pytest.mark.parametrize(

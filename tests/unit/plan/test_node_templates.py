@@ -311,9 +311,10 @@ def test_daemonset_pod_of_the_copied_node_takes_its_room() -> None:
 # -- pods of a tenant that claim to run on every node
 
 
-def tenants_daemonset(build: ClusterBuilder, name: str) -> Owner:
+def tenants_daemonset(build: ClusterBuilder, name: str, cpu: str | int = 0, **more: Any) -> Owner:
     """Add a DaemonSet of the namespace `default`, and return its pods' owner."""
-    build.daemonsets.append(DaemonSet("default", name, f"uid-{name}", build.cls(owner=name, kind="DaemonSet")))
+    cls = build.cls(cpu, owner=name, kind="DaemonSet", **more)
+    build.daemonsets.append(DaemonSet("default", name, f"uid-{name}", cls))
     return Owner("DaemonSet", name, f"uid-{name}", "apps/v1")
 
 
@@ -343,15 +344,45 @@ def test_pod_that_only_claims_to_run_on_every_node_shrinks_no_new_node(claim: st
     assert growth(build.plan()) == {"g": (1, 3)}
 
 
-def test_static_pod_of_the_node_itself_takes_room_on_new_nodes() -> None:
-    build = cluster().node("n", "4", group="g")
-    build.running("n", cpu="3", mirror=True, owner=Owner("Node", "n", "uid-n", "v1"))
+def static_pod(build: ClusterBuilder, on: str, name: str) -> None:
+    """Add a tenant's static pod of 3 cores, by its mirror."""
+    build.running(on, cpu="3", mirror=True, owner=Owner("Node", on, f"uid-{on}", "v1"))
+    build.pods[-1] = msgspec.structs.replace(build.pods[-1], name=name)
+
+
+def test_static_pod_of_every_settled_node_takes_room_on_new_nodes() -> None:
+    build = cluster()
+    for name in ("n", "o"):
+        static_pod(build.node(name, "4", group="g"), name, f"proxy-{name}")
     assert growth(build.group("g").pending(3, "1100m").plan()) == {}
+
+
+@pytest.mark.parametrize("second", ["", "other-o", "proxy-n"])
+def test_static_pod_that_not_every_settled_node_has_takes_no_room(second: str) -> None:
+    """second: the static pod of the other node, if there is one."""
+    build = cluster().node("n", "4", group="g")
+    static_pod(build, "n", "proxy-n")
+    if second:
+        static_pod(build.node("o", "4", group="g"), "o", second)
+    assert growth(build.group("g").pending(3, "1100m").plan()) == {"g": (1, 3)}
+
+
+def test_pod_that_claims_a_daemonset_counts_as_the_daemonset_describes_it() -> None:
+    build = cluster().node("n", "4", group="g")
+    build.running("n", cpu="4", owner=tenants_daemonset(build, "logs", "100m"))
+    assert growth(build.group("g").pending(3, "1100m").plan()) == {"g": (1, 3)}
+
+
+def test_daemonset_that_does_not_run_on_new_nodes_takes_no_room_there() -> None:
+    build = cluster().node("n", "4", group="g")
+    owner = tenants_daemonset(build, "logs", "2", node_selector={"kubernetes.io/hostname": "n"})
+    build.running("n", cpu="2", owner=owner)
+    assert growth(build.group("g").pending(3, "1100m").plan()) == {"g": (1, 2)}, "one fits the old node"
 
 
 def test_pod_of_a_tenants_own_daemonset_takes_room_on_new_nodes() -> None:
     build = cluster().node("n", "4", group="g")
-    build.running("n", cpu="2", owner=tenants_daemonset(build, "logs"))
+    build.running("n", cpu="2", owner=tenants_daemonset(build, "logs", "2"))
     assert growth(build.group("g").pending(3, "1100m").plan()) == {"g": (2, 2)}
 
 

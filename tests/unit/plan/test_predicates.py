@@ -17,6 +17,7 @@ from chalicelib.plan.tables import HeldPorts
 from chalicelib.reasons.text import text
 from chalicelib.snapshot import api_types
 from chalicelib.snapshot.pod_classes import pod_requests
+from infra.emulators.controllers.scheduler.selectors import Expression
 from tests.builders import ClusterBuilder, cluster, growth, node, tally, verdict, words
 
 
@@ -135,6 +136,43 @@ def test_pod_node_affinity_and_node_selector(more: dict[str, Any], labels: dict[
     assert _fits(build) is fits
     cls = build.classes[0]
     assert matches_node(cls, "n", build.nodes[0].labels) is fits, "the same for one node as for the table"
+
+
+@pytest.mark.parametrize(
+    ("bound", "label", "fits"),
+    [
+        ("5", "6", True),
+        ("+5", "6", True),
+        ("-7", "-6", True),
+        ("007", "8", True),
+        ("9223372036854775806", "9223372036854775807", True),
+        ("5", "9223372036854775808", False),
+        ("-9223372036854775809", "5", False),
+        ("2024_10", "2024_11", False),
+        ("1", "2024_11", False),
+        ("1_00", "200", False),
+        (" 5", "6", False),
+        ("5 ", "6", False),
+        ("5\n", "6", False),
+        ("\u0665", "6", False),
+        ("5", "\uff16", False),
+        ("", "6", False),
+        ("5", "", False),
+        ("1" * 300, "6", False),
+        ("5.0", "6", False),
+        ("0x5", "6", False),
+    ],
+)
+def test_numbers_are_those_that_the_scheduler_reads(bound: str, label: str, fits: bool) -> None:
+    assert Requirement("n", "Gt", (bound,)).matches({"n": label}) is fits
+    assert Requirement("n", "Lt", (label,)).matches({"n": bound}) is fits
+    assert Expression("n", "Gt", (bound,)).holds({"n": label}) is fits
+    assert Expression("n", "Lt", (label,)).holds({"n": bound}) is fits
+
+
+def test_comparison_needs_exactly_one_number() -> None:
+    assert not Requirement("n", "Gt", ()).matches({"n": "5"})
+    assert not Requirement("n", "Gt", ("1", "2")).matches({"n": "5"})
 
 
 def test_new_node_has_no_name_that_node_affinity_could_match() -> None:

@@ -160,6 +160,13 @@ def test_label_makes_a_group_spot(label: tuple[str, str]) -> None:
     assert spot_groups(state_of(build)) == {"g"}
 
 
+def test_label_of_one_node_does_not_make_its_whole_group_spot() -> None:
+    build = cluster().node("a", group="g", labels={"karpenter.sh/capacity-type": "spot"}).node("b", group="g")
+    assert spot_groups(state_of(build.group("g"))) == set()
+    build = cluster().node("a", group="g", labels={"karpenter.sh/capacity-type": "spot"}).group("g", spot=True)
+    assert spot_groups(state_of(build)) == {"g"}
+
+
 def test_group_that_only_its_nodes_called_spot_stays_spot_without_them() -> None:
     policy = Policy("test", mode=Mode.ACTIVE, spot=Spot(), prices=PRICES)
     build = cluster().node("a", "4", "16Gi", group="g", labels={"karpenter.sh/capacity-type": "spot"}).group("g")

@@ -36,22 +36,26 @@ PriceHistory = tuple[tuple[float, int], ...]
 
 
 class PoolTotals(msgspec.Struct, frozen=True):
-    """One pool: the price and the disruption (in millionths) of its priced nodes, the number of the others."""
+    """One pool: the price and the disruption (in millionths) of its priced nodes, the number of the others. standard:
+    the disruption if each pod cost 1, by which the price is shared: no tenant changes by the costs of its pods what
+    other nodes are worth."""
 
     price: int
     disruption: int
     unpriced: int
+    standard: int
 
 
 class NodeCost(msgspec.Struct, frozen=True):
     """A priced node. price: at which its saving counts, the lowest within priceSettleTime; now: the present one.
-    disruption: D in millionths. idle: unused paid time, per hour of the horizon."""
+    disruption: D in millionths. idle: unused paid time, per hour of the horizon. standard: D if each pod cost 1."""
 
     price: int
     now: int
     disruption: int
     idle: int
     pool: str
+    standard: int
 
 
 class PurchasePrice(msgspec.Struct, frozen=True):
@@ -94,11 +98,11 @@ class Costs:
         self.unpriced: dict[str, str] = {}
         for name, group in sorted(state.groups.items()):
             self._price_group(name, group)
-        disruption = self._disruption()
+        disruption, standard = self._disruption()
         self.nodes = {
             node.name: cost
             for row, node in enumerate(state.snapshot.nodes)
-            if (cost := self._price_node(node, int(disruption[row]))) is not None
+            if (cost := self._price_node(node, int(disruption[row]), int(standard[row]))) is not None
         }
         self.pools = self._totals()
 
@@ -107,7 +111,7 @@ class Costs:
         pass wanted already. A node that its vendor recommends to leave costs half (spot.rebalance)."""
         node = self.nodes[name]
         pool = self.pools[node.pool]
-        exact = Fraction(pool.price * node.disruption, pool.disruption) / self._aggressiveness
+        exact = Fraction(pool.price * node.disruption, pool.standard) / self._aggressiveness
         exact *= CONTINUE if wanted else 1
         exact /= 2 if name in self.recommended else 1
         return -(-exact.numerator // exact.denominator)
@@ -115,7 +119,7 @@ class Costs:
     def score(self, saves: int, names: Mapping[str, int] | list[str] | tuple[str, ...]) -> float:
         """Return the score of a move: its share of the pools' price per share of their disruption."""
         share = sum(
-            (Fraction(self.pools[node.pool].price * node.disruption, self.pools[node.pool].disruption))
+            (Fraction(self.pools[node.pool].price * node.disruption, self.pools[node.pool].standard))
             for node in map(self.nodes.__getitem__, names)
         )
         return float(saves / share) if share else 0.0
@@ -123,7 +127,7 @@ class Costs:
     def rate(self, pool: str) -> float:
         """Return what one unit of disruption in a pool must bring per hour."""
         total = self.pools[pool]
-        return float(Fraction(total.price, total.disruption) / self._aggressiveness) if total.disruption else 0.0
+        return float(Fraction(total.price, total.standard) / self._aggressiveness) if total.standard else 0.0
 
     @property
     def needed_score(self) -> float:
@@ -154,7 +158,7 @@ class Costs:
             return float(known)
         return provision_time(group.group, state.options) if own is None else own
 
-    def _price_node(self, node: Node, disruption: int) -> NodeCost | None:
+    def _price_node(self, node: Node, disruption: int, standard: int) -> NodeCost | None:
         name = self._state.group_of.get(node.name)
         if name is None:
             return None
@@ -169,7 +173,7 @@ class Costs:
         if group.billed_per > 1 and node.created:
             unused = group.billed_per - (self._state.now - node.created) % group.billed_per
             idle = round(unused / 3600 * now / HORIZON)
-        return NodeCost(lowest, now, disruption, idle, pool_id(group))
+        return NodeCost(lowest, now, disruption, idle, pool_id(group), standard)
 
     def _settled(self, history: PriceHistory, price: int) -> PriceHistory:
         """Return the prices in force within priceSettleTime, oldest first, with the present one at the end."""
@@ -180,23 +184,31 @@ class Costs:
         first = max((at for at, (instant, _) in enumerate(known) if instant <= window), default=0)
         return tuple(known[first:])
 
-    def _disruption(self) -> Ints:
-        """Return D of every node, in millionths, by its place in the snapshot."""
+    def _disruption(self) -> tuple[Ints, Ints]:
+        """Return D of every node, in millionths, by its place in the snapshot; and the same if each pod cost 1."""
         state, occupancy = self._state, self._state.occupancy
         classes = state.snapshot.classes
         costs = [
             0 if cls.is_daemonset or cls.mirror or is_expendable(cls, state.options) else eviction_cost(cls)
             for cls in classes
         ]
+        standard = [
+            0 if cls.is_daemonset or cls.mirror or is_expendable(cls, state.options) else MICRO for cls in classes
+        ]
         counted = (occupancy.where >= 0) & ~occupancy.dying
-        weights = np.array([*costs, 0], dtype=np.float64)[occupancy.cls[counted]]
-        sums = np.bincount(occupancy.where[counted], weights=weights, minlength=len(state.snapshot.nodes))
-        whole: Ints = MICRO + np.round(sums).astype(np.int64)
-        return whole
+
+        def summed(cost_of: list[int]) -> Ints:
+            weights = np.array([*cost_of, 0], dtype=np.float64)[occupancy.cls[counted]]
+            sums = np.bincount(occupancy.where[counted], weights=weights, minlength=len(state.snapshot.nodes))
+            whole: Ints = MICRO + np.round(sums).astype(np.int64)
+            return whole
+
+        return summed(costs), summed(standard)
 
     def _totals(self) -> dict[str, PoolTotals]:
         price: dict[str, int] = {}
         disruption: dict[str, int] = {}
+        standard: dict[str, int] = {}
         missing: dict[str, int] = {}
         for name in self.unpriced:
             pool = pool_id(self._state.groups[self._state.group_of[name]].group)
@@ -204,8 +216,9 @@ class Costs:
         for node in self.nodes.values():
             price[node.pool] = price.get(node.pool, 0) + node.price
             disruption[node.pool] = disruption.get(node.pool, 0) + node.disruption
+            standard[node.pool] = standard.get(node.pool, 0) + node.standard
         return {
-            pool: PoolTotals(price.get(pool, 0), disruption.get(pool, 0), missing.get(pool, 0))
+            pool: PoolTotals(price.get(pool, 0), disruption.get(pool, 0), missing.get(pool, 0), standard.get(pool, 0))
             for pool in sorted(price.keys() | missing.keys())
         }
 

@@ -6,11 +6,13 @@ independently. A selector is a tuple of expressions that must all match; `()` ma
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+_NUMBER = re.compile("[-+]?[0-9]{1,300}")
 Json = Mapping[str, Any]
 Labels = Mapping[str, str]
 
@@ -42,9 +44,11 @@ class Expression(msgspec.Struct, frozen=True):
 
 
 def _compares(operator: str, value: str, values: Sequence[str]) -> bool:
-    try:
-        left, right = int(value), int(values[0])
-    except (ValueError, IndexError):
+    texts = (value, *values)
+    if len(texts) != 2 or not all(map(_NUMBER.fullmatch, texts)):
+        return False
+    left, right = map(int, texts)
+    if not all(-(1 << 63) <= number < 1 << 63 for number in (left, right)):
         return False
     return left > right if operator == "Gt" else left < right
 
