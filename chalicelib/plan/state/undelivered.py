@@ -35,7 +35,7 @@ MOST_NAMED = 5
 """Parts that a note names."""
 FIRST_REST = HOUR
 """Seconds for which a part is not expected, the first time."""
-_JUDGED_FOR = HOUR  # seconds after its youth in which a node is judged
+_JUDGED_FOR = 300.0  # seconds after its youth in which a node is judged: later it may have lost what it had
 _REMEMBERED = 24 * HOUR  # seconds after a rest within which the next one is longer
 
 
@@ -77,7 +77,7 @@ class _UndeliveredParts:
         for group, nodes in observed.members.items():
             recent = observed.younger(group, _JUDGED_FOR)
             young = {node.name for node in observed.younger(group)} if recent else set()
-            grown_up = observed.ready(node for node in recent if node.name not in young)
+            grown_up = observed.working(node for node in recent if node.name not in young)
             if grown_up:
                 names = {node.name for node in recent}
                 judged[group] = grown_up

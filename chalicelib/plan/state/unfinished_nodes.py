@@ -71,6 +71,11 @@ class ObservedNodes(msgspec.Struct, frozen=True):
         """Return the nodes that are ready."""
         return [node for node in nodes if self.buckets[node.name] is Bucket.READY]
 
+    def working(self, nodes: Iterable[Node]) -> list[Node]:
+        """Return the nodes whose kubelet is ready, whatever else keeps them from being ready."""
+        stays = {Bucket.READY, Bucket.UNREADY}
+        return [node for node in nodes if self.buckets[node.name] in stays and _kubelet_is_ready(node)]
+
     def younger(self, group: str, seconds: float = 0.0) -> list[Node]:
         """Return the nodes of a group that are young, or ceased to be less than these seconds ago."""
         oldest = self.now - self.startup_times[group] - seconds
@@ -226,6 +231,11 @@ class _Comparison:
 def _parts(node: Node) -> int:
     """Return how many labels and extended resources a node has."""
     return len(node.labels) + sum("/" in name and amount > 0 for name, amount in node.allocatable.items())
+
+
+def _kubelet_is_ready(node: Node) -> bool:
+    ready = node.condition("Ready")
+    return ready is not None and ready.status == "True"
 
 
 def _is_known_to_pass(key: str, options: Options) -> bool:

@@ -67,6 +67,9 @@ PARTS = [
     ("taint", "node.cloudprovider.kubernetes.io/uninitialized"),
     ("taint", "node.kubernetes.io/memory-pressure"),
     ("taint", "node.cilium.io/agent-not-ready"),
+    ("taint", "startup-taint.cluster-autoscaler.kubernetes.io/cni"),
+    ("taint", "node.kubernetes.io/network-unavailable"),
+    ("resource", "nvidia.com/gpu"),
 ]
 
 
@@ -104,6 +107,31 @@ def test_part_that_never_comes_is_bought_for_once_in_an_hour_and_said(kind: str,
     notes = [note for plan in story.plans for note in plan.notes if note.code is ReasonCode.NEW_NODES_LACK]
     assert notes[0].params["group"] == "g"
     assert notes[0].params["what"] == f"{kind} {name}"
+
+
+def test_device_that_the_vendor_announces_and_no_node_gets_is_bought_for_once() -> None:
+    story = story_of("resource", "nvidia.com/gpu", NEVER)
+    promised = node_model(node_object("t", labels=_POOL, extended={"nvidia.com/gpu": "4"}))
+    story.groups["g"].template = promised
+
+    story.play(HOUR, every=MINUTE)
+
+    assert story.bought_nodes() == 2
+
+
+def test_plugin_that_restarts_on_an_older_node_is_no_reason() -> None:
+    story = HourOfJoins()
+
+    def shape(node: str, age: float) -> Json:
+        gone = node == "g-2" and 21 * MINUTE <= age < 25 * MINUTE
+        return node_object(node, labels=_POOL, extended={"rdma/hca": "0" if gone else "4"})
+
+    story.group("g", shape, size=1)
+    story.deploy("web", 2, cpu="3", extended={"rdma/hca": "1"})
+    story.play(30 * MINUTE, every=MINUTE)
+
+    assert story.bought_nodes() == 1
+    assert not any(group.undelivered for group in story.memory.groups.values())
 
 
 def test_part_that_comes_after_the_startup_time_is_not_bought_for_again() -> None:
