@@ -33,7 +33,8 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
     instance if its Node cannot be determined; `node` is empty then. leaves_at: when the vendor takes it back, as it has
     announced, epoch seconds; 0.0: it has announced nothing. outdated: in what it differs from an instance that the
     group would create now, "" in nothing that is known. busy: what the vendor changes on it now, for instance a repair;
-    repaired_by: who repairs it if it is sick; "" for nobody."""
+    repaired_by: who repairs it if it is sick; "" for nobody.
+    left_mark: a removal that is over has left a mark there, because of which it would be the first to go."""
 
     id: str
     state: InstanceState = InstanceState.RUNNING
@@ -47,6 +48,7 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
     outdated: str = ""
     busy: str = ""
     repaired_by: str = ""
+    left_mark: bool = False
 
 
 class GroupOptions(msgspec.Struct, frozen=True, omit_defaults=True):

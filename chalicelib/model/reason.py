@@ -198,6 +198,7 @@ class ReasonCode(StrEnum):
     SIZE_ABOVE_REALITY = "TargetAboveReality"  # registered, target, since
     SCALE_UP_TIMED_OUT = "ScaleUpTimedOut"  # nodes, since
     DISCARD_HELD = "DiscardHeld"  # group, instance, detail
+    MARK_LEFT = "MarkLeftBehind"  # instance, machines
 
 
 class DisruptionReason(StrEnum):

@@ -391,6 +391,8 @@ def _progress(details: ClusterDetails, operation: Operation) -> OperationProgres
             text = f"{which} of {name} is restarted {disruption_words(spec.reason)}".rstrip()
             text += f", {counted(moved, 'pod')} to move" if moved else ""
             done, of = list(steps).index(status.step) if status.step in steps else 0, len(steps) - 1
+        case OperationKind.DECREASE_TARGET if spec.from_size == spec.to_size:
+            text = f"marks of old removals are taken off machines of {name}"
         case OperationKind.DECREASE_TARGET:
             text = f"the target of {name} is lowered from {spec.from_size} to {spec.to_size}"
         case _:

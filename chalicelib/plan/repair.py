@@ -7,6 +7,7 @@ Per group the first matching row is this pass's repair; what is left is detected
     long unregistered         no node for longer than the provision time               delete, down to the minimum
     scale-up timed out        the request timed out in this pass                       decrease by what was requested
     target above reality      the same (nodes, target) for the provision time          decrease to what exists
+    mark left behind          a removal that is over has left a mark on an instance    take it off; the size stays
 
 The minimum size does not protect dead instances. With enforceNodeGroupMinSize, an instance that never joined is deleted
 even if its group is at its minimum, and the minimum adds a new one in the pass after. Without that option no instance
@@ -102,9 +103,11 @@ def compatible(repairs: Iterable[Repair], grown: Iterable[str], removed: Iterabl
 
 def _repair_of(group_state: NodeGroupState, state: ClusterState, doubt: _Doubt) -> Repair | None:
     group, memory = group_state.group, group_state.memory
-    if group.error or group.scale_down_held or group_state.removals_paused or memory.repair_after > state.now:
+    if group.error or memory.repair_after > state.now:
         return None
-    repair = next((repair for row in _ROWS if (repair := row(group_state, state, doubt))), None)
+    # A mark is taken off at any time: it removes nothing.
+    rows = (_left_mark,) if group.scale_down_held or group_state.removals_paused else _ROWS
+    repair = next((repair for row in rows if (repair := row(group_state, state, doubt))), None)
     if repair is None:
         return None
     conflicts = _CONFLICTS[repair.kind]
@@ -238,11 +241,22 @@ def _above_reality(group: NodeGroupState, state: ClusterState, doubt: _Doubt) ->
     return _shrink(group, _existing(group) + len(doubt.strays(group)), reason)
 
 
+def _left_mark(group: NodeGroupState, state: ClusterState, doubt: _Doubt) -> Repair | None:  # noqa: ARG001
+    """Take off the marks that removals have left, because whoever lowers the size by hand would lose these nodes."""
+    marked = sorted(instance.id for instance in group.group.instances if instance.left_mark)
+    if not marked:
+        return None
+    reason = Reason.of(ReasonCode.MARK_LEFT, instance=marked[0], machines=len(marked))
+    size = group.group.target
+    return Repair(group=group.id, kind=SHRINK, from_size=size, to_size=size, reason=reason)
+
+
 _ROWS: tuple[Callable[[NodeGroupState, ClusterState, _Doubt], Repair | None], ...] = (
     _failed,
     _late,
     _timed_out,
     _above_reality,
+    _left_mark,
 )
 
 

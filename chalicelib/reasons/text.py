@@ -544,6 +544,10 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
         lambda r: f"{_p(r, 'nodes')} nodes did not join in time",
         lambda r: f"asked for at {format_time(_n(r, 'since'))}",
     ),
+    ReasonCode.MARK_LEFT: (
+        lambda r: f"a removal that is over has left its mark on {_p(r, 'instance')}",
+        lambda r: f"{_p(r, 'machines')} machines in all" if _n(r, "machines") > 1 else "",
+    ),
     ReasonCode.DISCARD_HELD: (
         lambda r: f"instance {_p(r, 'instance')} of {_p(r, 'group')} has no node and is not discarded",
         lambda r: _p(r, "detail"),

@@ -321,6 +321,9 @@ def _ended(operation: OperationLine, group: str) -> str:
         OperationKind.DELETE_INSTANCES: (listed or "instances", "be discarded", "discarded", f" from {group}"),
         OperationKind.RESTART_NODE: (listed or "a node", "be restarted", "restarted", f" in {group}" if group else ""),
     }[operation.kind]
+    if operation.kind is OperationKind.DECREASE_TARGET and operation.from_size == operation.to_size:
+        subject, verb, participle, rest = "marks of old removals", "be taken off", "taken off", f" machines of {group}"
+        be = "were"
     took, error = "" if operation.seconds is None else spoken(operation.seconds), ""
     rest += _purpose(operation)
     if operation.succeeded:

@@ -31,3 +31,29 @@ def test_abandoned_removal_leaves_no_delete_annotation_on_the_machine(world: Sce
         for each in world.kube.list("machines", "default", fields.GROUP)
     ]
     assert marks == [None, None]
+
+
+@scenario(grain=10.0)
+def test_annotation_that_is_written_after_its_removal_has_ended_is_taken_off(world: ScenarioWorld) -> None:
+    """A paused executor's request arrives late. Nobody but the next removal of the group would look at the Machine, and
+    a person who lowers the size before that would lose a busy node."""
+    world.apply_policy(document(options={"scaleDownUnneededTime": "1h"}))
+    world.seed(objects.machine_deployment("workers", 2, 1, 5))
+    world.minutes(5)
+    machine = world.kube.list("machines", "default", fields.GROUP)[0]
+    mark = f"outscaler/0123456789abcdef/{int(world.clock())}"
+    notes = {**machine["metadata"].get("annotations", {}), fields.DELETE_MACHINE: mark}
+    world.kube.update("machines", {**machine, "metadata": {**machine["metadata"], "annotations": notes}}, fields.GROUP)
+
+    world.minutes(4)
+    assert len(_marks(world)) == 1  # its removal might still be about to lower the size
+    world.minutes(6)
+
+    assert (_marks(world), world.size("workers")) == ([], 2)
+    assert [end["state"] for end in world.ended("shrink")] == ["succeeded"]
+
+
+def _marks(world: ScenarioWorld) -> list[str]:
+    machines = world.kube.list("machines", "default", fields.GROUP)
+    notes = (machine["metadata"].get("annotations", {}) for machine in machines)
+    return [note[fields.DELETE_MACHINE] for note in notes if fields.DELETE_MACHINE in note]

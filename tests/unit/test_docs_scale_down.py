@@ -57,6 +57,7 @@ def test_docs_repairs_are_listed_in_code_order() -> None:
         ReasonCode.LONG_UNREGISTERED,
         ReasonCode.SCALE_UP_TIMED_OUT,
         ReasonCode.SIZE_ABOVE_REALITY,
+        ReasonCode.MARK_LEFT,
     ]
 
 

@@ -155,6 +155,8 @@ def open_line(operation: Operation, names: Mapping[str, str], now: float) -> Lin
         OperationKind.DELETE_INSTANCES: f"{targets} of {name} {'is' if len(spec.targets) == 1 else 'are'} discarded",
         OperationKind.RESTART_NODE: f"{targets} of {name} {'is' if len(spec.targets) == 1 else 'are'} restarted{why}",
     }[spec.kind]
+    if spec.kind is OperationKind.DECREASE_TARGET and spec.from_size == spec.to_size:
+        text = f"marks of old removals are taken off machines of {name}"
     lasts = format_duration(max(0, round(now - spec.created_at)))
     return Line(spec.created_at, text, Styled(f"under way, {lasts}", "green"))
 

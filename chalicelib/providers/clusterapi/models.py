@@ -9,6 +9,7 @@ CapiAnnotations and the latter constants, so that they are not confused.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +32,23 @@ CAPACITY = "capacity.cluster-autoscaler.kubernetes.io/"
 
 # The prefix of delete-machine annotation values set by Outscaler; any other value was set by another party.
 MARK_PREFIX = "outscaler/"
+# Seconds after which an annotation set by Outscaler is expired: longer than any function runs between annotation and
+# size.
+FORGOTTEN_AFTER = 300.0
+
+
+def mark_age(mark: str, now: float) -> float:
+    """Return the seconds since Outscaler set an annotation; infinite for an unreadable one."""
+    written = mark.rpartition("/")[2]
+    return now - int(written) if written.isdecimal() and len(written) <= _LONGEST_TIME else math.inf
+
+
+def is_forgotten(mark: str, now: float) -> bool:
+    """Whether an annotation set by Outscaler is so old that its change is over. An unreadable one counts as such."""
+    return mark.startswith(MARK_PREFIX) and mark_age(mark, now) > FORGOTTEN_AFTER
+
+
+_LONGEST_TIME = 18  # digits
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ after any crash.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -31,7 +30,16 @@ from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.clusterapi.api import DEPLOYMENT, MACHINE, POOL, SET, CapiApi, Served, decode, discover
 from chalicelib.providers.clusterapi.capi_state import by_deployment, controller, gives_way, has_deployment, rolling_out
 from chalicelib.providers.clusterapi.instances import Match, Nodes, managed_by, normalise, without_machine
-from chalicelib.providers.clusterapi.models import MARK_PREFIX, CapiAnnotations, CapiMachine, CapiResource, Metadata
+from chalicelib.providers.clusterapi.models import (
+    FORGOTTEN_AFTER,
+    MARK_PREFIX,
+    CapiAnnotations,
+    CapiMachine,
+    CapiResource,
+    Metadata,
+    is_forgotten,
+    mark_age,
+)
 from chalicelib.providers.clusterapi.node_groups import CapiBounds, is_meant, is_paused, read_bounds, speaks_of
 from chalicelib.providers.clusterapi.settings import CapiSettings, Reach
 from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError, Transient
@@ -41,9 +49,6 @@ from chalicelib.providers.node_identity import PermanentConflict
 TRIES = 3
 # The key under which a removal records, and finally reports, how many of its machines were not Nodes.
 NEVER_JOINED = "never_joined"
-# Seconds after which an annotation set by Outscaler is expired: longer than any function runs between annotation and
-# size.
-FORGOTTEN_AFTER = 300.0
 # Seconds after which the function that set it cannot be about to lower the size: it has crashed, or waits.
 STALLED_AFTER = 30.0
 # Seconds after an annotation during which its function, or a request that it sent, may still lower the size: the limit
@@ -312,21 +317,10 @@ def _other_node(nodes: Nodes, match: Match, machine: CapiMachine, drained: str) 
 # -- delete-machine annotations
 
 
-def _age(mark: str, now: float) -> float:
-    """Return the seconds since Outscaler set an annotation; infinite for an unreadable one."""
-    written = mark.rpartition("/")[2]
-    return now - int(written) if written.isdigit() else math.inf
-
-
-def is_forgotten(mark: str, now: float) -> bool:
-    """Whether an annotation set by Outscaler is so old that its change is over. An unreadable one counts as such."""
-    return _age(mark, now) > FORGOTTEN_AFTER
-
-
 def has_stalled(mark: str, now: float) -> bool:
     """Whether an annotation set by Outscaler has not expired, but its function has stopped. The function that continues
     this removal will check the machine's node again, so until then no other function lowers the size for it."""
-    return mark.startswith(MARK_PREFIX) and not is_forgotten(mark, now) and _age(mark, now) > STALLED_AFTER
+    return mark.startswith(MARK_PREFIX) and not is_forgotten(mark, now) and mark_age(mark, now) > STALLED_AFTER
 
 
 def without_forgotten(context: CapiContext, marked: Iterable[CapiMachine]) -> tuple[CapiMachine, ...]:
@@ -353,7 +347,7 @@ def remove_forgotten(context: CapiContext, marked: Iterable[CapiMachine]) -> Non
     of the group would delete these machines."""
     for machine in marked:
         mark = machine.mark(context.settings.keys) or ""
-        if mark.startswith(MARK_PREFIX) and is_forgotten(mark, context.now()):
+        if is_forgotten(mark, context.now()):
             context.api.mark(machine, None)
 
 
@@ -367,7 +361,7 @@ def set_marks(
     value, age = f"{MARK_PREFIX}{operation.spec.id}/{int(context.now())}", RENEWED_AFTER if renewed else FORGOTTEN_AFTER
     for machine in machines:
         mark = machine.mark(context.settings.keys)
-        if mark is None or (mark.startswith(MARK_PREFIX) and _age(mark, context.now()) > age):
+        if mark is None or (mark.startswith(MARK_PREFIX) and mark_age(mark, context.now()) > age):
             context.api.mark(machine, value)
 
 
@@ -395,7 +389,7 @@ def check_nothing_lowers(context: CapiContext, operation: Operation, machines: I
     prefix = f"{MARK_PREFIX}{operation.spec.id}/"
     for machine in machines:
         mark = machine.mark(context.settings.keys) or ""
-        if mark.startswith(prefix) and _age(mark, context.now()) <= MAY_LOWER_FOR:
+        if mark.startswith(prefix) and mark_age(mark, context.now()) <= MAY_LOWER_FOR:
             raise Transient(f"{MACHINE} {machine.handle}: a request that lowers the size may be under way")
 
 
@@ -412,6 +406,8 @@ def resize(context: CapiContext, operation: Operation) -> Outcome:
     """Write to_size over from_size, after the check of a scale-up or of a decrease. Raises ProviderError."""
     from_size, to_size = operation.spec.from_size, operation.spec.to_size
     grows = operation.spec.kind is OperationKind.SCALE_UP
+    if not grows and to_size == from_size:
+        return _take_marks_off(context, operation)
     if to_size <= from_size if grows else not 0 <= to_size < from_size:
         verb = "increase" if grows else "decrease"
         raise InvalidRequest(f"from {from_size} to {to_size} does not {verb} the size")
@@ -433,6 +429,14 @@ def resize(context: CapiContext, operation: Operation) -> Outcome:
             continue
         return Succeeded({"from": size, "to": to_size})
     raise conflict
+
+
+def _take_marks_off(context: CapiContext, operation: Operation) -> Outcome:
+    """Remove the annotations that removals have left on the group's Machines; the size stays."""
+    subject = context.subject(operation.spec.group)
+    machines, _ = machines_of(context.api, subject, machine_sets(context.api, subject))
+    remove_forgotten(context, [machine for machine in machines if not machine.leaving])
+    return Succeeded({"from": operation.spec.from_size, "to": operation.spec.to_size})
 
 
 def has_requested(context: CapiContext, operation: Operation) -> bool:

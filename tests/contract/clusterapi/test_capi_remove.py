@@ -9,7 +9,7 @@ import pytest
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.base import Provider
-from chalicelib.providers.clusterapi.scale_up import FORGOTTEN_AFTER
+from chalicelib.providers.clusterapi.models import FORGOTTEN_AFTER
 from chalicelib.providers.errors import Conflict, Transient, Unauthorized
 from infra.emulators.kube.request import Response, answer
 from tests.contract.clusterapi.management import NOW, Management, fill, finalized, management, operation

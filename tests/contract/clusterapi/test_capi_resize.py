@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.clusterapi.api import CapiApi
-from chalicelib.providers.clusterapi.models import CapiAnnotations
-from chalicelib.providers.clusterapi.scale_up import FORGOTTEN_AFTER
+from chalicelib.providers.clusterapi.models import FORGOTTEN_AFTER, CapiAnnotations
 from chalicelib.providers.errors import Conflict, Throttled, Transient
-from tests.contract.clusterapi.management import fill, finalized, management, operation
+from tests.contract.clusterapi.management import Management, fill, finalized, management, operation
 from tests.contract.clusterapi.objects import bounds, deployment, leaving, machine, machine_set, node
 
 SCALE = "machinedeployments/md-0/scale"
@@ -270,6 +271,29 @@ def test_capi_leftover_annotation_neither_blocks_a_decrease_nor_costs_a_machine(
         assert there.provider().decrease_target(shrink(4, 3)) == Succeeded({"from": 4, "to": 3})
         there.work()
         assert there.machines() == ["m-0", "m-1", "m-2"]
+
+
+def test_capi_marks_that_removals_have_left_are_reported_and_taken_off() -> None:
+    with management() as there:
+        nodes = fill(there, 3)
+        there.fault("PATCH", "/scale", close=True)
+        with pytest.raises(Transient):
+            there.provider().delete_nodes(operation(OperationKind.DELETE_NODES, 3, 2, 0))
+        there.add(machine("theirs", "md-0-ms", node="n", mark="by hand"))
+        there.resize(4)
+        assert _left(there, nodes) == []
+        assert there.provider().decrease_target(shrink(4, 4)) == Succeeded({"from": 4, "to": 4})
+        assert sorted(there.marked()) == ["m-0", "theirs"]  # its removal may still be in progress
+        there.clock.advance(FORGOTTEN_AFTER + 1)
+        assert _left(there, nodes) == ["default/m-0"]
+        assert there.provider().decrease_target(shrink(4, 4)) == Succeeded({"from": 4, "to": 4})
+        assert (sorted(there.marked()), _left(there, nodes), there.size()) == (["theirs"], [], 4)
+
+
+def _left(there: Management, nodes: Sequence[Node]) -> list[str]:
+    """The handles of the machines with a mark of a removal that is over."""
+    [group] = there.provider().observe(nodes).groups
+    return [instance.handle for instance in group.instances if instance.left_mark]
 
 
 def test_capi_decrease_with_two_machine_sets_is_refused() -> None:

@@ -284,3 +284,38 @@ def test_group_state_lists_instances_that_could_not_be_created() -> None:
     build, known = out_of_stock(2, absent=1)
     facts = facts_of(build, known)
     assert (len(facts.failed), len(facts.unregistered), facts.leaving) == (2, 1, 2)
+
+
+# -- marks that removals have left
+
+
+def marked(**fields: Any) -> ClusterBuilder:
+    """Group g with two nodes, one of which has a mark of a removal that is over."""
+    build = filled(anchored(), "g", 2).group("g", **fields)
+    first, second = build.groups[-1].instances
+    instances = (msgspec.structs.replace(first, left_mark=True), second)
+    build.groups[-1] = msgspec.structs.replace(build.groups[-1], instances=instances)
+    return build
+
+
+@pytest.mark.parametrize("held", ["", "a rollout replaces its machines"])
+def test_mark_that_a_removal_has_left_is_taken_off_and_the_size_stays(held: str) -> None:
+    plan = marked(scale_down_held=held).plan()
+    assert repaired(plan) == {"g": ("shrink", 2, 2)}
+    [entry] = plan.operations
+    assert (entry.spec.kind, entry.spec.from_size, entry.spec.to_size) == (OperationKind.DECREASE_TARGET, 2, 2)
+    assert entry.spec.targets == ()
+    [repair] = plan.repairs
+    assert sentence(repair.reason).startswith("a removal that is over has left its mark on")
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [
+        Memory(operations=(operation(OperationKind.DELETE_NODES),)),
+        Memory(operations=(operation(OperationKind.DECREASE_TARGET),)),
+        Memory(groups={"g": GroupMemory(repair_after=NOW + 60.0)}),
+    ],
+)
+def test_mark_waits_for_the_operations_of_its_group_and_for_its_back_off(memory: Memory) -> None:
+    assert repaired(marked().plan(memory)) == {}
