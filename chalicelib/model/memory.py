@@ -153,7 +153,9 @@ class PurchaseAttempts(msgspec.Struct, frozen=True, omit_defaults=True):
 
     zones: zone -> when a node of the group was last seen in it. open: zone -> nodes bought for it that have not come
     yet; since: when the first of them was planned. missed: (instant, zone) of nodes that came elsewhere, until one
-    comes; hits: zone -> nodes that came there one after the other. strays: the nodes that came instead.
+    comes; hits: zone -> nodes that came there one after the other. strays: the nodes that came instead. storage:
+    storage class -> when a node was planned to find out what a new one offers; `storage <class>` stands for it in
+    missed.
     """
 
     zones: dict[str, float] = {}
@@ -162,6 +164,7 @@ class PurchaseAttempts(msgspec.Struct, frozen=True, omit_defaults=True):
     missed: tuple[tuple[float, str], ...] = ()
     hits: dict[str, int] = {}
     strays: tuple[str, ...] = ()
+    storage: dict[str, float] = {}
 
 
 class Part(StrEnum):
@@ -268,7 +271,8 @@ class LearntTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
     own_labels: their keys, None in a row of an earlier release, whose labels were not sorted out. lacking_labels: keys
     of CSI drivers that say the zone or region on other nodes, and that this node did not have. stated: what the
     vendor's template said when the node was made, None if it is not known. differs_since: since when it says something
-    else, 0.0 if it does not.
+    else, 0.0 if it does not. capacities: storage class -> bytes that a new node offers, of classes whose drivers
+    publish capacity per node.
     """
 
     node: Node
@@ -277,6 +281,7 @@ class LearntTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
     lacking_labels: tuple[str, ...] = ()
     stated: StatedTemplate | None = None
     differs_since: float = 0.0
+    capacities: dict[str, int] = {}
 
 
 class BreakerState(

@@ -102,6 +102,7 @@ class ReasonCode(StrEnum):
     PODS_OFF = "UnschedulablePodsDisabled"
     CLUSTER_UNHEALTHY = "ClusterUnhealthy"  # unready, registered, option
 
+    STORAGE_NOT_KNOWN = "StorageNotKnown"  # group, storage, detail, until
     ZONE_NOT_CERTAIN = "ZoneNotCertain"  # group, zone, detail, until
 
     # --- why a node is not removed

@@ -19,6 +19,7 @@ from chalicelib.model.memory import (
     LearntTemplate,
     Memory,
     NodeMemory,
+    PurchaseAttempts,
 )
 from chalicelib.model.operation import Operation
 from chalicelib.model.policy import ConsolidationMode
@@ -57,7 +58,7 @@ def next_memory(
         known, stated = memory.templates.get(group.id), stated_template(group.group, state.options)
         learnt = learn(model, known, now, state.options, state.node_labels, stated)
         if learnt is not None:
-            templates[group.id] = learnt
+            templates[group.id] = _with_storage(learnt, group)
     # What is known of a group that could not be read stays.
     unread_groups = {name: group for name, group in memory.groups.items() if name not in state.groups}
     unread_templates = {name: template for name, template in memory.templates.items() if name not in state.groups}
@@ -117,10 +118,20 @@ def _with_spot(memory: GroupMemory, group: NodeGroupState, state: ClusterState, 
     return memory if risk is memory.risk else msgspec.structs.replace(memory, risk=risk)
 
 
+def _with_storage(learnt: LearntTemplate, group: NodeGroupState) -> LearntTemplate:
+    """Return a group's learnt template with what a new node offers of storage that is published per node."""
+    known = dict(group.learnt_storage)
+    return learnt if not known or known == learnt.capacities else msgspec.structs.replace(learnt, capacities=known)
+
+
 def _with_attempts(memory: GroupMemory, group: NodeGroupState, scale_up: ScaleUpPlan, now: float) -> GroupMemory:
     """Return a group's next memory with what this pass buys for one of its zones."""
-    bought = scale_up.for_zones.get(group.id)
-    return msgspec.structs.replace(memory, attempts=with_purchases(memory.attempts, bought, now)) if bought else memory
+    bought, classes = scale_up.for_zones.get(group.id), scale_up.for_storage.get(group.id)
+    attempts = with_purchases(memory.attempts, bought, now) if bought else memory.attempts
+    if classes:
+        attempts = attempts or PurchaseAttempts()
+        attempts = msgspec.structs.replace(attempts, storage={**attempts.storage, **dict.fromkeys(classes, now)})
+    return memory if attempts is memory.attempts else msgspec.structs.replace(memory, attempts=attempts)
 
 
 def _fallback_nodes(state: ClusterState) -> list[str]:

@@ -145,6 +145,12 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
         _fixed("node(s) didn't find available persistent volumes to bind"),
         lambda r: _p(r, "claim"),
     ),
+    ReasonCode.STORAGE_NOT_KNOWN: (
+        lambda r: f"what a new node of group {_p(r, 'group')} offers of storage class {_p(r, 'storage')} is unknown",
+        lambda r: (
+            _p(r, "detail") + (f", next attempt after {format_time(_n(r, 'until'))}" if "until" in r.params else "")
+        ),
+    ),
     ReasonCode.ZONE_NOT_CERTAIN: (
         lambda r: f"a new node of group {_p(r, 'group')} may come in another zone",
         lambda r: (

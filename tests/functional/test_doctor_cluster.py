@@ -18,6 +18,7 @@ from chalicelib.command.doctor.cluster_state import (
     check_simulation,
     check_spot,
     check_startup_taints,
+    check_zones,
 )
 from chalicelib.command.doctor.drains import check_budgets, check_drains, check_overlaps
 from chalicelib.command.doctor.kubeconfig_checks import check_address, check_clocks, check_ends, check_login
@@ -289,6 +290,32 @@ def test_spot_without_a_word_in_the_policy_is_told(
     with cluster([labelled]) as (_, kube):
         snapshot = grouped(context(kube).required_snapshot, "cheap", instances=(), target=0, spot=group)
         assert told(check_spot, context(kube, policy, snapshot=snapshot)) == expected
+
+
+@each_row(
+    ("zones", "vendor", "pod_needs", "expected"),
+    [
+        (("a", "b"), (), True, ["DR34 warn"]),
+        (("a", "a"), ("a", "b"), True, ["DR34 warn"]),
+        (("a", "a"), ("",), True, ["DR34 warn"]),
+        (("a", "a"), (), True, []),
+        (("a", "b"), (), False, []),
+    ],
+)
+def test_group_in_several_zones_is_told_where_pods_need_one(
+    zones: tuple[str, str], vendor: tuple[str, ...], pod_needs: bool, expected: list[str]
+) -> None:
+    key = "topology.kubernetes.io/zone"
+    nodes = [node(f"n-{number}", "g") for number in range(2)]
+    for made, zone in zip(nodes, zones, strict=True):
+        made["metadata"]["labels"][key] = zone
+    needing = pod("db", "1")
+    needing["spec"]["nodeSelector"] = {key: "b"} if pod_needs else {}
+    with cluster([*nodes, needing]) as (_, kube):
+        snapshot = grouped(context(kube).required_snapshot, "web", zones=vendor)
+        findings = list(check_zones(context(kube, snapshot=snapshot)))
+    assert [f"{each.id} {each.severity}" for each in findings] == expected
+    assert all("web" in each.message for each in findings)
 
 
 def test_first_removals_are_listed_before_they_happen() -> None:

@@ -17,6 +17,7 @@ from chalicelib.model.resources import MEMORY
 from chalicelib.plan.scale_up.limits import ResourceLimiter, may_grow
 from chalicelib.plan.state.cluster_state import NodeGroupState
 from chalicelib.plan.state.csi_topology import is_csi_topology
+from chalicelib.plan.state.local_storage import STORAGE_OF
 from chalicelib.plan.state.node_labels import own_keys
 from chalicelib.plan.state.zones import SEVERAL_ZONES
 
@@ -100,7 +101,7 @@ _OF_CLOUDS = (
     "node.kubernetes.io/subnetid", "ibm-cloud.kubernetes.io/worker-id", "vpc-block-csi-driver-labels",
     "ibm-cloud.kubernetes.io/vpc-instance-id", "node.cluster.x-k8s.io/esxi-host",
 )  # fmt: skip
-IGNORED_LABELS = frozenset((SEVERAL_ZONES, *_GENERIC, *_OF_CLOUDS))
+IGNORED_LABELS = frozenset((SEVERAL_ZONES, STORAGE_OF, *_GENERIC, *_OF_CLOUDS))
 
 Takes = Callable[[NodeGroupState], bool]
 

@@ -106,9 +106,15 @@ class Candidates:
                     fits[row] &= not depends(pod, labels, self.table.nodes[row])
                 for row in np.flatnonzero(fits) if self.variants else ():
                     variant = self.variants.get(self.groups[row].id)
-                    fits[row] = variant is None or not simulated.zones.fits_anywhere(cls, variant.group)
+                    fits[row] = variant is None or not self._fits_own(cls, fits, variant)
             self._fits[cls] = fits
         return fits
+
+    def _fits_own(self, cls: int, fits: Bools, variant: ZoneVariant) -> bool:
+        """Return whether the group of a variant takes a class without it."""
+        if not variant.storage:
+            return self._simulated.zones.fits_anywhere(cls, variant.group)
+        return any(bool(fits[row]) for row, group in enumerate(self.groups) if group.id == variant.group)
 
     def confine(self, cls: int, groups: Collection[str]) -> None:
         """Restrict new nodes for a class of virtual pods to these groups."""
@@ -132,11 +138,18 @@ class Candidates:
                 if own + shared > template.volume_limits.get(driver, own + shared)
             )
             reasons = simulated.claimed(cls) or tuple(full)[:1] or simulated.attached.unbound(cls, row, self.table)
+            if reasons and reasons[0].code is ReasonCode.STORAGE_CAPACITY:
+                reasons = (*reasons, *self._unknown_storage(cls, row))
         needs = None if reasons else simulated.needs(cls)
         if needs is None:
             return reasons
         topology = NewNodeTopology(simulated.rows, self.table.nodes[row].labels, (), template.daemons)
         return topology.reasons(needs)
+
+    def _unknown_storage(self, cls: int, row: int) -> tuple[Reason, ...]:
+        """Return why no node is bought to find out what it offers of the storage classes of a pod's claims."""
+        refused, wanted = self.groups[row].storage_room, self._simulated.volumes.storage_classes(cls)
+        return tuple(reason for name in wanted if (reason := refused.get(name)) is not None)[:1]
 
     def _against_zones(self, cls: int, row: int) -> tuple[Reason, ...]:
         """Return why an empty new node of a group in several zones takes no pod of a class, whichever zone it comes in;

@@ -134,7 +134,7 @@ class ResourceLimiter:
         assert group.template is not None
         whole = self.own.get(group.id, group)
         most, own = whole.group.max, max(0, group.group.max - group.target - grown)
-        if group.zones or whole is not group:
+        if group.zones or group.storage_room or whole is not group:
             own = min(own, max(0, most - whole.target - self._given.get(whole.id, 0)))
         full = Reason.of(ReasonCode.GROUP_MAX_SIZE, max=most)
         share = self.spot.allowance(whole.id) if self.spot is not None else None

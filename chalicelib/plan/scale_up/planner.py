@@ -35,7 +35,8 @@ _MOST_NOTES = 10
 class ScaleUpPlan(msgspec.Struct, frozen=True):
     """The plan of the growth. fits: pods with a place on existing or upcoming nodes. fallback: groups that are bought
     on demand for pods that a spot group would take which is backed off or avoided now. for_zones: group in several
-    zones -> zone -> new nodes that were bought for it."""
+    zones -> zone -> new nodes that were bought for it. for_storage: group -> the storage classes for which a new node
+    was bought to find out what it offers."""
 
     scale_ups: tuple[ScaleUp, ...]
     fits: tuple[str, ...]
@@ -47,6 +48,7 @@ class ScaleUpPlan(msgspec.Struct, frozen=True):
     headroom: HeadroomResult = HeadroomResult()
     fallback: frozenset[str] = frozenset()
     for_zones: dict[str, dict[str, int]] = {}
+    for_storage: dict[str, tuple[str, ...]] = {}
 
 
 def plan_scale_up(
@@ -135,6 +137,7 @@ class _Report:
             headroom=self.headroom,
             fallback=self._fallback(bought),
             for_zones=self.search.bought_for_zones(),
+            for_storage=self.search.bought_for_storage(),
         )
 
     def _zone_notes(self) -> Iterator[Reason]:

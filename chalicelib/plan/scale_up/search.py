@@ -73,8 +73,16 @@ class ScaleUpSearch:
         """Return group -> zone -> new nodes that were bought for it, of groups in several zones."""
         bought: dict[str, dict[str, int]] = {}
         for name, variant in self.candidates.variants.items():
-            if nodes := self.grown.get(name, 0):
+            if (nodes := self.grown.get(name, 0)) and variant.zone:
                 bought.setdefault(variant.group, {})[variant.zone] = nodes
+        return bought
+
+    def bought_for_storage(self) -> dict[str, tuple[str, ...]]:
+        """Return group -> the storage classes for which a new node was bought to find out what it offers."""
+        bought: dict[str, tuple[str, ...]] = {}
+        for name, variant in self.candidates.variants.items():
+            if self.grown.get(name, 0) and variant.storage:
+                bought[variant.group] = (*bought.get(variant.group, ()), variant.storage)
         return bought
 
     def search(self, requests: Sequence[PodRequest], *, least_cost: bool = True) -> list[PodRequest]:
@@ -247,6 +255,9 @@ class ScaleUpSearch:
         """Return what a group in several zones could do for these pods if its nodes come in this one: first for those
         that are spread over zones, otherwise for those that need the zone."""
         zones, grown = self.simulated.zones, self.grown.get(variant.id, 0)
+        if variant.storage:
+            most = variant.room.for_zone - grown
+            return self._option(variant.state, requests, most) if requests and most > 0 else None
         spread = [request for request in requests if zones.is_spread(request.cls, variant.group)]
         bound = [request for request in requests if not zones.is_spread(request.cls, variant.group)]
         for pods, most in ((spread, variant.room.for_spread), (bound, variant.room.for_zone)):

@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import msgspec
 
+from chalicelib.model.node import Node
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.local_storage import STORAGE_ASSUMED
 from chalicelib.plan.state.purchase_attempts import ZoneRoom, room_in_zone
 
 
 class ZoneVariant(msgspec.Struct, frozen=True):
-    """A group in several zones, as if its new nodes came in this one. id: of the variant; group: the group's own;
-    state: the variant as a group that may grow by what its zone's room allows."""
+    """A group in several zones, as if its new nodes came in this one; or a group as if a new node offered enough of a
+    storage class. id: of the variant; group: the group's own; state: the variant as a group that may grow by what its
+    room allows."""
 
     id: str
     group: str
     zone: str
     state: NodeGroupState
     room: ZoneRoom
+    storage: str = ""
 
 
 def zone_variants(state: ClusterState) -> dict[str, ZoneVariant]:
@@ -30,6 +35,12 @@ def zone_variants(state: ClusterState) -> dict[str, ZoneVariant]:
         for zone in group.zones
         if zone and group.template is not None and not group.group.options.zero_or_max
     ]
+    variants += [
+        _storage_variant(group, storage_class)
+        for _, group in sorted(state.groups.items())
+        for storage_class, refused in group.storage_room.items()
+        if refused is None and group.template is not None and not group.group.options.zero_or_max
+    ]
     return {variant.id: variant for variant in variants}
 
 
@@ -38,14 +49,29 @@ def _variant(group: NodeGroupState, zone: str, state: ClusterState) -> ZoneVaria
     # No id of a group contains a line break.
     name, room = f"{group.id}\n{zone}", room_in_zone(group, zone, state)
     most = min(max(room.for_zone, room.for_spread), max(0, group.group.max - group.target))
-    template = msgspec.structs.replace(group.template, node=group.template.in_zones[zone], in_zones={})
-    as_group = msgspec.structs.replace(
+    as_group = _as_group(group, name, most, group.template.in_zones[zone])
+    return ZoneVariant(name, group.id, zone, as_group, room)
+
+
+def _storage_variant(group: NodeGroupState, storage_class: str) -> ZoneVariant:
+    assert group.template is not None
+    name, node = f"{group.id}\n\n{storage_class}", group.template.node
+    labels = {**node.labels, STORAGE_ASSUMED + storage_class: group.id}
+    most = min(1, max(0, group.group.max - group.target))
+    why = Reason.of(ReasonCode.STORAGE_NOT_KNOWN, group=group.id, storage=storage_class, detail="one node at a time")
+    as_group = _as_group(group, name, most, msgspec.structs.replace(node, labels=labels))
+    return ZoneVariant(name, group.id, "", as_group, ZoneRoom(1, 0, why), storage_class)
+
+
+def _as_group(group: NodeGroupState, name: str, most: int, node: Node) -> NodeGroupState:
+    """Return a variant as a group of its own with such nodes, which shares the maximum of its group."""
+    assert group.template is not None
+    return msgspec.structs.replace(
         group,
         group=msgspec.structs.replace(group.group, id=name, min=0, max=most, target=0, instances=()),
-        template=template,
+        template=msgspec.structs.replace(group.template, node=node, in_zones={}),
         nodes=(),
         target=0,
         upcoming=0,
         zones=(),
     )
-    return ZoneVariant(name, group.id, zone, as_group, room)

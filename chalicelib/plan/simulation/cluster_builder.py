@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 
+import msgspec
 import numpy as np
 
 from chalicelib.model.node import Node
 from chalicelib.model.pod import Pod
+from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.demand.pending_pods import is_expendable
 from chalicelib.plan.predicates import NotSimulated
 from chalicelib.plan.simulation.pod_constraints import Counting, Matching, PodConstraintTable
@@ -57,7 +59,7 @@ def build(
     daemons = [(row, cls) for row, (_, template) in enumerate(upcoming, start=len(real)) for cls in template.daemons]
     rows, classes, dying = _occupying_pods(state, nominated, table, daemons)
     table.occupy(rows, classes, [cls.ports for cls in snapshot.classes])
-    counting, volumes = Counting(rows, classes, dying, len(table)), Volumes(snapshot)
+    counting, volumes = Counting(rows, classes, dying, len(table)), Volumes(_with_storage_to_come(state))
     for row in table.overfull:
         is_open[row] = False
         unread[table.nodes[row].name] = "its pods ask for more than can be counted"
@@ -86,6 +88,15 @@ def build(
     in_zones = frozenset(name for name, group in state.groups.items() if group.zones)
     simulated.doubt(node.name for node, _ in upcoming if zone_label(node) and node.name.partition(_FOR)[2] in in_zones)
     return simulated
+
+
+def _with_storage_to_come(state: ClusterState) -> Snapshot:
+    """Return the snapshot with the capacity that new nodes, and those that have just joined, are taken to publish."""
+    snapshot, storage = state.snapshot, state.snapshot.storage
+    if not state.storage_to_come:
+        return snapshot
+    capacities = (*storage.capacities, *state.storage_to_come)
+    return msgspec.structs.replace(snapshot, storage=msgspec.structs.replace(storage, capacities=capacities))
 
 
 def _nodes_with_unread_pods(state: ClusterState) -> tuple[dict[str, str], frozenset[str]]:

@@ -23,6 +23,7 @@ from chalicelib.model.pod import Pod
 from chalicelib.model.policy import Options, Policy
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.storage import StorageCapacity
 from chalicelib.model.timeouts import provision_time
 from chalicelib.plan.state import backoff
 from chalicelib.plan.state.group_membership import Shares, contested_instances, names_for_message, shares, trusted
@@ -73,6 +74,11 @@ class NodeGroupState(msgspec.Struct, frozen=True):
     contested: tuple[str, ...] = ()
     zone: str = ""  # the zone of all its nodes, old and new, if there is only one
     zones: tuple[str, ...] = ()  # where a new node may be, if it may be in one of several
+    # Of storage that is published per node, by class (plan/state/new_node_storage.py): what a new node offers for sure;
+    # what is remembered of that; why no node is bought to find out, None if one may be.
+    storage: Mapping[str, int] = {}
+    learnt_storage: Mapping[str, int] = {}
+    storage_room: Mapping[str, Reason | None] = {}
     growth_paused: Reason | None = None  # by an operator
     removals_paused: Reason | None = None
     held: Mapping[str, str] = {}  # instance id or node name -> why the provider currently refuses to remove it
@@ -121,6 +127,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     restarting: frozenset[str] = frozenset()
     unfinished: Mapping[str, Unfinished] = {}
     completed: Mapping[str, Node] = {}
+    storage_to_come: tuple[StorageCapacity, ...] = ()  # what nodes are taken to publish that have not done so
 
     @property
     def options(self) -> Options:

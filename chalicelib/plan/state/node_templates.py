@@ -29,6 +29,7 @@ from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, Amounts, is_devic
 from chalicelib.model.snapshot import DaemonSet, Snapshot
 from chalicelib.plan.predicates import matches_node, untolerated
 from chalicelib.plan.state.interruptions import INTERRUPTION_TAINTS
+from chalicelib.plan.state.local_storage import is_same_type
 from chalicelib.plan.state.node_labels import NodeLabels, is_named_after_nodes
 from chalicelib.plan.state.readiness import (
     STATUS_PREFIX,
@@ -327,7 +328,8 @@ def learn(
     learnt = msgspec.structs.replace(_without_identity(model_node, "", options), labels=labels)
     fresh = known is not None and now < known.learnt_at + options.node_info_cache_expire_time / _REFRESHES
     before, differs_since = next_statement(model_node, known, stated, now)
-    row = LearntTemplate(learnt, now, own_labels, lacking, before, differs_since)
+    capacities = known.capacities if known is not None and is_same_type(known.node, learnt) else {}
+    row = LearntTemplate(learnt, now, own_labels, lacking, before, differs_since, capacities)
     if known is not None and fresh:
         same = msgspec.structs.replace(known, learnt_at=now, own_labels=known.own_labels or ())
         return known if same == row else row

@@ -30,7 +30,8 @@ MOST_MISSES = 3
 """Nodes of a group that may come elsewhere within an hour."""
 _FIRST_WAIT, _LONGEST_WAIT = 300.0, 6 * HOUR
 _REMEMBERED = 24 * HOUR
-_MOST_STRAYS = 50
+MOST_STRAYS = 50
+"""Nodes of a group that came instead of others and are remembered, the last ones."""
 _MOST_HITS = 100
 _UNLIMITED = 10**9
 NONE = PurchaseAttempts()
@@ -121,7 +122,7 @@ class _Arrivals:
             attempts,
             open=still_open,
             missed=(*attempts.missed, *((now, zone) for zone in lost[: len(strays)])),
-            strays=(*attempts.strays, *strays)[-_MOST_STRAYS:],
+            strays=(*attempts.strays, *strays)[-MOST_STRAYS:],
         )
         if any(wanted > self.arrived[zone] for zone, wanted in still_open.items()):
             return attempts
@@ -154,24 +155,31 @@ def coming_in_zones(group: NodeGroupState, state: ClusterState) -> list[str]:
     return zones[: group.upcoming]
 
 
+def wait_for(attempts: PurchaseAttempts | None, key: str, now: float) -> float:
+    """Return until when nothing is bought for a zone, or for whatever else stands among the misses: after its last
+    misses in a row, and while the group has too many in an hour. 0.0: nothing keeps it."""
+    missed = (attempts or NONE).missed
+    own = [at for at, name in missed if name == key]
+    recent = sorted(at for at, _ in missed if abs(now - at) < HOUR)
+    waits = [max(own) + min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** (len(own) - 1))] if own else []
+    waits += [recent[-MOST_MISSES] + HOUR] if len(recent) >= MOST_MISSES else []
+    return max(waits, default=0.0)
+
+
 def room_in_zone(group: NodeGroupState, zone: str, state: ClusterState) -> ZoneRoom:
     """Return how many nodes of a group in several zones may be bought for one of the zones."""
     attempts, now = group.memory.attempts or NONE, state.now
-    recent = sorted(at for at, _ in attempts.missed if abs(now - at) < HOUR)
-    own = [at for at, missed in attempts.missed if missed == zone]
-    empty = _empty_stray(group, zone, state)
-    wait_until = max(own) + min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** (len(own) - 1)) if own else 0.0
-    limited_until = recent[-MOST_MISSES] + HOUR if len(recent) >= MOST_MISSES else 0.0
+    recent = sum(abs(now - at) < HOUR for at, _ in attempts.missed)
+    empty, until = _empty_stray(group, zone, state), wait_for(attempts, zone, now)
     checks: tuple[tuple[bool, dict[str, str | float]], ...] = (
         (bool(empty), {"detail": f"node {empty} came in another zone and is still empty"}),
-        (wait_until > now, {"detail": "the last new node came in another zone", "until": wait_until}),
-        (limited_until > now, {"detail": f"{len(recent)} new nodes came in another zone", "until": limited_until}),
+        (until > now, {"detail": "the last new node came in another zone", "until": until}),
         (zone in state.health.sick_zones, {"detail": f"zone {zone} is unhealthy"}),
     )
     refused = next((values for fails, values in checks if fails), None)
     if refused is not None:
         return ZoneRoom(0, 0, _reason(group, zone, refused))
-    left = MOST_MISSES - len(recent)
+    left = MOST_MISSES - recent
     coming = coming_in_zones(group, state)
     is_coming = zone in coming or (_is_forgotten(group) and group.upcoming > len(coming))
     for_zone = 0 if is_coming else min(left, 1 + attempts.hits.get(zone, 0))

@@ -87,6 +87,10 @@ class Volumes:
         """Return whether a class has a claim that is not bound yet."""
         return self.concerns(cls) and bool(self._needs_of(cls).waiting)
 
+    def storage_classes(self, cls: int) -> tuple[str, ...]:
+        """Return the storage classes of the claims of a class that are not bound yet."""
+        return tuple(sorted({waiting.cls.name for waiting in self._needs_of(cls).waiting}))
+
     def counting(self, cls: int) -> tuple[Waiting, ...]:
         """Return the claims of a class that depend on free volumes; most classes with volumes have none."""
         if cls not in self._counting:
