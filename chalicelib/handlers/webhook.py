@@ -78,10 +78,8 @@ def handle(cluster: str, headers: Mapping[str, str], body: bytes, runtime: Runti
     prompt = any(is_new_refusal(signal, now) for signal in relevant)
     # credentials are cached; schedules apply to the current time
     looked_at = permitted(instant(policy, runtime.clock())).plan
-    wakes = matched > 0 and looked_at
-    woken = wakes and request_reconcile(policy, Cause.WEBHOOK, runtime, prompt=prompt)
-    if wakes:  # what wakes no pass does nothing when it is repeated, and costs no write
-        _record_signature(policy, auth, runtime)
+    woken = matched > 0 and looked_at and request_reconcile(policy, Cause.WEBHOOK, runtime, prompt=prompt)
+    _record_signature(policy, auth, runtime)
     logger.info("webhook", cluster=policy.name, accepted=len(events.signals), matched=matched, woken=woken)
     gaps = {"gaps": list(events.gaps[:MAX_GAPS]), "unread": len(events.gaps)} if events.gaps else {}
     return HttpResponse(202, {"accepted": len(events.signals), "matched": matched, "woken": woken, **gaps})
