@@ -322,7 +322,12 @@ class Retries:
                 why: msgspec.structs.replace(renewal, until=min(renewal.until, now))
                 for why, renewal in memory.renewals.items()
             }
-            return msgspec.structs.replace(memory, repair_after=min(memory.repair_after, now), renewals=renewals)
+            parts = {
+                name: msgspec.structs.replace(part, until=min(part.until, now))
+                for name, part in memory.undelivered.items()
+            }
+            tried_at = min(memory.repair_after, now)
+            return msgspec.structs.replace(memory, repair_after=tried_at, renewals=renewals, undelivered=parts)
 
         self._patches.write(cluster, group, [], without_backoff)
 

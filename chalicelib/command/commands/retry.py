@@ -73,13 +73,16 @@ def _group(store: Store, args: argparse.Namespace) -> str:
     cause = f" ({backoff.cls or 'failed'}, attempt {backoff.attempt})" if backoff else ""
     rests = [why for why, renewal in sorted(memory.renewals.items()) if renewal.until > now]
     cause += f" (renewal as {', '.join(rests)} rests)" if rests else ""
+    parts = [name for name, part in sorted(memory.undelivered.items()) if part.until > now]
+    cause += f" (not expected of new nodes: {', '.join(parts)})" if parts else ""
     return f"until {format_time(max(_ends(memory)))}{cause}"
 
 
 def _ends(memory: GroupMemory) -> list[float]:
     """Return when the waits of a group end."""
     backoff = [memory.backoff.until] if memory.backoff is not None else []
-    return [*backoff, memory.repair_after, *(renewal.until for renewal in memory.renewals.values())]
+    renewals = (renewal.until for renewal in memory.renewals.values())
+    return [*backoff, memory.repair_after, *renewals, *(part.until for part in memory.undelivered.values())]
 
 
 def _node(store: Store, args: argparse.Namespace) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.memory import Backoff, FailedRemoval, GroupMemory, Memory
+from chalicelib.model.memory import Backoff, FailedRemoval, GroupMemory, Memory, Undelivered
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.pause import MOST, Pause, PausedPart
 from chalicelib.store.errors import OperationClaimed, OperationFinished, StoreError
@@ -81,6 +81,14 @@ def test_retry_of_a_group_ends_its_backoff_and_keeps_the_counters(bench: StoreFi
     assert after.backoff is not None
     assert (after.backoff.until < START, after.backoff.duration, after.backoff.attempt) == (True, 600.0, 2)
     assert (after.target, after.repair_after <= START, after.repair_failures) == (3, True, 2)
+
+
+def test_retry_of_a_group_lets_its_new_nodes_have_what_they_lacked(bench: StoreFixture) -> None:
+    part = Undelivered(until=START + 600, times=2, created=START - 1000)
+    remember(bench, GroupMemory(undelivered={"resource rdma/hca": part}))
+    bench.store.retries().end_backoff(bench.cluster, "g")
+    after = bench.store.memory.load(bench.cluster).groups["g"].undelivered["resource rdma/hca"]
+    assert (after.until, after.times, after.created) == (START, 2, START - 1000)
 
 
 def test_retry_of_a_node_ends_the_wait_after_its_failed_removal(bench: StoreFixture) -> None:
