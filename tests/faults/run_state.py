@@ -179,6 +179,8 @@ class FaultRun:
                 if each.spec.plan != known["plan"] or not (each.spec.replacement or each.spec.reason in PLANNED_LATER)
                 for target in each.spec.targets
                 if target.node not in targets
+                # An operation is open for a while after its node has gone.
+                if self.world.kube.peek("nodes", target.node) is not None
             ),
             "",
         )
