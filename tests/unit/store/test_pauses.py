@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from chalicelib.model.memory import Backoff, FailedRemoval, GroupMemory, Memory, Undelivered
+from chalicelib.model.memory import Backoff, FailedRemoval, GroupMemory, GroupRenewal, Memory, Undelivered
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.pause import MOST, Pause, PausedPart
 from chalicelib.store.errors import OperationClaimed, OperationFinished, StoreError
@@ -89,6 +90,15 @@ def test_retry_of_a_group_lets_its_new_nodes_have_what_they_lacked(bench: StoreF
     bench.store.retries().end_backoff(bench.cluster, "g")
     after = bench.store.memory.load(bench.cluster).groups["g"].undelivered["resource rdma/hca"]
     assert (after.until, after.times, after.created) == (START, 2, START - 1000)
+
+
+def test_retry_of_a_group_ends_its_rests_and_keeps_their_number(bench: StoreFixture) -> None:
+    resting = GroupRenewal(until=START + 900, times=2, node="n-2", answers=("flavour a, new nodes have b",))
+    remember(bench, GroupMemory(renewals={"drifted": resting, "repair": GroupRenewal(until=START - 60)}))
+    bench.store.retries().end_backoff(bench.cluster, "g")
+    after = bench.store.memory.load(bench.cluster).groups["g"].renewals
+    assert after["drifted"] == msgspec.structs.replace(resting, until=START)
+    assert after["repair"].until == START - 60
 
 
 def test_retry_of_a_node_ends_the_wait_after_its_failed_removal(bench: StoreFixture) -> None:
