@@ -168,6 +168,7 @@ def decided(inputs: PlanInputs, policy: Policy | None = None) -> PlannedCase:
             inputs.now,
             inputs.seed,
             assume_unneeded_for=inputs.unneeded_for,
+            wait=False,
         )
     return PlannedCase(plan, memory, {"decode": inputs.read, "plan": time.perf_counter() - started})
 

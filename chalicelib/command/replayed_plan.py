@@ -44,7 +44,10 @@ class ReplayedPlan(msgspec.Struct, frozen=True):
 def replay(header: DecisionHeader, decision: RecordedDecision) -> ReplayedPlan:
     """Return the plan that this release makes from the recorded inputs. No time passes for it, so no time limit cuts
     its searches."""
-    plan, _ = plan_cluster(decision.snapshot, decision.policy, decision.memory, decision.now, decision.seed)
+    waited = decision.plan.waits_for_pods > 0
+    plan, _ = plan_cluster(
+        decision.snapshot, decision.policy, decision.memory, decision.now, decision.seed, wait=waited
+    )
     # A pass records operations with its token, or none where they are not carried out.
     operations = tuple(op.with_spec(token=decision.seed) for op in plan.operations) if decision.acted else ()
     plan = msgspec.structs.replace(plan, operations=operations)
@@ -77,7 +80,8 @@ class OtherPolicy:
     def plan(self, decision: RecordedDecision) -> tuple[Policy, Plan]:
         """Return the policy, and the plan that it makes from the recorded inputs. Raises BadInput as `inputs` does."""
         policy, snapshot = self.inputs(decision)
-        return policy, plan_cluster(snapshot, policy, decision.memory, decision.now, decision.seed)[0]
+        plan, _ = plan_cluster(snapshot, policy, decision.memory, decision.now, decision.seed, wait=False)
+        return policy, plan
 
     def inputs(self, decision: RecordedDecision) -> tuple[Policy, Snapshot]:
         """Return the policy under the cluster's name and with the pauses of that time, and the snapshot with its bounds

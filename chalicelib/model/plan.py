@@ -297,6 +297,8 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def waits_for_pods(self) -> float:
-        """Return the seconds from `at` for which the plan waits for further pending pods; 0.0 if it does not."""
-        waits = (pods.reason.params for pods in self.ignored if pods.reason.code is ReasonCode.WAITING_FOR_MORE)
+        """Return the seconds from `at` after which to look again at the pods that the plan waits for; 0.0 if it waits
+        for none."""
+        codes = (ReasonCode.WAITING_FOR_MORE, ReasonCode.WAITING_FOR_SCHEDULER)
+        waits = (pods.reason.params for pods in self.ignored if pods.reason.code in codes)
         return next((float(params.get("left", 0.0)) for params in waits), 0.0)

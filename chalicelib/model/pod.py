@@ -17,6 +17,8 @@ SETTLED_AFTER = 2.0
 QUIET_AFTER = 1.1
 """Seconds without a further pending pod after which nodes are added: a Deployment's pods come one by one. Kubernetes
 writes whole seconds, so this is a real pause of 0.1 to 1.1 seconds."""
+REFUSAL_WAIT = 8.0
+"""Seconds after a scheduler's first refusal after which nodes are added, whether or not it refuses further pods."""
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - Kubernetes' word for "every address of the node"; nothing listens here
 
 
@@ -166,6 +168,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     scheduled_message: str = ""
     unready: bool = False  # running, with condition Ready False
     started: float = 0.0  # read only of pods with karpenter.sh/do-not-disrupt
+    refused_at: float = 0.0  # when the scheduler refused it first: since when PodScheduled is False
 
     @property
     def key(self) -> str:

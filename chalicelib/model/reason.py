@@ -98,6 +98,7 @@ class ReasonCode(StrEnum):
     NOT_YET_SEEN = "NotYetSeenByScheduler"
     TOO_YOUNG = "TooYoung"  # age, delay
     WAITING_FOR_MORE = "WaitingForMorePods"  # age, wait, left
+    WAITING_FOR_SCHEDULER = "WaitingForScheduler"  # scheduler, refused, unseen, longest, left
     OTHER_SCHEDULER = "OtherScheduler"  # scheduler
     PODS_OFF = "UnschedulablePodsDisabled"
     CLUSTER_UNHEALTHY = "ClusterUnhealthy"  # unready, registered, option

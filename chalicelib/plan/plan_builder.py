@@ -84,7 +84,7 @@ def build_plan(
         unschedulable=tuple(sorted(scale_up.unschedulable, key=lambda v: v.pods)),
         fits_existing=tuple(sorted(scale_up.fits)),
         promises=scale_up.promises,
-        notes=(*scale_up.notes, *disruption.notes, *_warnings(state), *kept(state)),
+        notes=(*pending.notes, *scale_up.notes, *disruption.notes, *_warnings(state), *kept(state)),
         ignored=tuple(sorted(pending.ignored, key=lambda i: (i.reason.code, i.pods))),
         removals=disruption.removals,
         repairs=repairs,

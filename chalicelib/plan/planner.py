@@ -54,6 +54,7 @@ def plan_cluster(
     assume_unneeded_for: float | None = None,
     clock: Callable[[], float] | None = None,
     within: float = math.inf,
+    wait: bool = True,
     on_state: Callable[[ClusterState], None] | None = None,
 ) -> tuple[Plan, Memory]:
     """Return the plan with the reasons for what is not done, and the memory of the next pass.
@@ -62,7 +63,9 @@ def plan_cluster(
     counts as unneeded for this many seconds. clock: for the time limits of a pass; without a clock there are none, and
     the plan is exactly repeatable. within: seconds by that clock after which searches stop; the plan then holds what
     was found, and reports the rest as not checked. A stage that exceeds its share all the same is left out, so that a
-    pass always ends with a plan. on_state: gets the cluster state, for reports that need its sums.
+    pass always ends with a plan. wait: whether pods may wait for a scheduler that still refuses others; False where
+    nobody looks again, as for a report: a note then says what a pass would wait for. on_state: gets the cluster state,
+    for reports that need its sums.
     """
     budget = TimeBudget(clock, within)
 
@@ -73,7 +76,7 @@ def plan_cluster(
     resolved = count_late_successors(resolve_scale_up_requests(state))
     state, headroom = headroom_demand(with_new_node_storage(judge_attempts(count_joins(resolved, memory))))
 
-    pending = collect_pending_pods(state)
+    pending = collect_pending_pods(state, wait=wait)
 
     simulated = build(state, pending.nominated, ResourceColumns(state.snapshot.classes), budget)
     budget.begin(PlanStage.SCALE_UP)

@@ -283,6 +283,13 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
         _fixed("waiting a moment for more pods"),
         lambda r: f"the oldest is {_time(r, 'age')} old",
     ),
+    ReasonCode.WAITING_FOR_SCHEDULER: (
+        _fixed("waiting a moment for the scheduler"),
+        lambda r: (
+            f"{_p(r, 'scheduler')} has refused {_p(r, 'refused')} pending pods and not looked at "
+            f"{_p(r, 'unseen')} yet; at most {_time(r, 'longest')} more"
+        ),
+    ),
     ReasonCode.OTHER_SCHEDULER: (_fixed("belongs to a scheduler that is not allowed"), lambda r: _p(r, "scheduler")),
     ReasonCode.CLUSTER_UNHEALTHY: (
         _fixed("cluster is unhealthy"),

@@ -99,6 +99,15 @@ def _send_scheduled(policy: Policy, last_pass: float, after: float, runtime: Run
     runtime.sender.send(RECONCILE, encode(ReconcileMessage(policy.name, at=at)), whole_delay(after))
 
 
+def look_again(cluster: str, after: float, runtime: Runtime) -> None:
+    """Request a pass after these seconds, because this one waits for pods. Raises nothing: the next scheduled pass
+    follows in any case."""
+    try:
+        send_again(ReconcileMessage(cluster, reason=Cause.OPERATION.value), after, runtime)
+    except (NotSent, StoreError) as error:
+        logger.warning("pass not requested; the next scheduled one follows", cluster=cluster, **failure(error))
+
+
 def retry_soon(message: ReconcileMessage, error: OutscalerError, runtime: Runtime) -> bool:
     """Return whether the message of a failed pass was sent again, or an equivalent one is under way; if not, the queue
     must keep it.

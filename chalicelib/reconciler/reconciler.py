@@ -25,9 +25,10 @@ from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
 from chalicelib.model.pass_footprint import after as memory_after
 from chalicelib.model.plan import Plan, TaintUpdate
-from chalicelib.model.pod import SETTLED_AFTER
+from chalicelib.model.pod import REFUSAL_WAIT, SETTLED_AFTER
 from chalicelib.model.policy import Policy
 from chalicelib.model.read_scope import ReadScope
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.net.time_limit import time_limit
 from chalicelib.operations.claims import watch_first
@@ -40,6 +41,7 @@ from chalicelib.reconciler.foreign_groups import claimed_elsewhere, without_grou
 from chalicelib.reconciler.lease_renewal import LEASE_FOR, RENEW_EVERY, HeldLease, in_thread
 from chalicelib.reconciler.pass_messages import (
     hand_over,
+    look_again,
     retry_soon,
     send_again,
     send_unless_passed,
@@ -83,7 +85,11 @@ _LEAST = 5.0  # minimum seconds for a decision; with none, no pass would ever fi
 
 _TRIES = 3
 
-_MOST_WAITS = 3  # waits for further pods in a pass; together they end SETTLED_AFTER seconds after the first pod
+_LONGEST_WAIT = REFUSAL_WAIT + SETTLED_AFTER
+"""Seconds that a pass waits for further pods, by this process's clock. Then it decides without them, whatever the
+cluster's clock says."""
+
+_LEAST_WAIT = 1.0  # seconds until the next pass, where this one did not wait to the end
 
 
 Read = Callable[[Memory, int], Snapshot]
@@ -257,6 +263,8 @@ def run(policy: Policy, held: HeldLease, recorder: PassRecorder, runtime: Runtim
                 logger.error("nodes not marked", cluster=policy.name, **failure(error))
         with runtime.tracing.part("publish", cluster=policy.name, plan=plan.id):
             recorder.plan_saved(plan, snapshot, taints, kube if act else None)
+    if plan.waits_for_pods > 0:
+        look_again(policy.name, max(plan.waits_for_pods, _LEAST_WAIT), runtime)
     if permission.take_back and taint_writer.noted_nodes(before):
         try:
             _take_back(policy, kube, held, runtime)
@@ -288,8 +296,9 @@ def _decide_and_save(
     started in the snapshot, and its nodes would be requested again. For the same reason a stale save also reads the
     cluster again.
 
-    While pending pods still arrive, the pass waits for the others (docs/reference/scale-up.md "Waiting for more pods")
-    and reads the cluster again, but not the vendors. Memory stays as it was read before both."""
+    While pending pods still arrive, or a scheduler still refuses others, the pass waits for them
+    (docs/reference/scale-up.md "Waiting for more pods") and reads the cluster again, but not the vendors. Memory stays
+    as it was read before both."""
 
     def decide(snapshot: Snapshot, old_memory: Memory) -> tuple[Plan, Memory]:
         with recorder.timed("autoscaling"), runtime.tracing.part("plan", cluster=policy.name):
@@ -302,18 +311,18 @@ def _decide_and_save(
                 lease.token,
                 clock=runtime.clock,
                 within=max(remaining, _LEAST),
+                wait=runtime.clock() < waits_until,
                 on_state=recorder.planned_with,
             )
 
+    waits_until = runtime.clock() + _LONGEST_WAIT
     act, lease = permitted(policy).act, held.check()
     for attempt in range(_TRIES):
         stored = runtime.store.memory.load(policy.name)
         before = confirm(stored, lease.last_success)
         snapshot = read(before, attempt)
         plan, after = decide(snapshot, before)
-        for _ in range(_MOST_WAITS):
-            if not 0 < plan.waits_for_pods <= SETTLED_AFTER:
-                break
+        while runtime.clock() < waits_until and _is_to_wait(plan):
             runtime.sleep(max(0.0, snapshot.taken_at + plan.waits_for_pods - runtime.clock()))
             snapshot = read(before, attempt)
             plan, after = decide(snapshot, before)
@@ -370,6 +379,15 @@ def _take_back(policy: Policy, kube: KubeClient, held: HeldLease, runtime: Runti
         if done:
             rest = taint_writer.without_notes(memory, done)
             runtime.store.memory.save(policy.name, memory, rest, (), held.check())
+
+
+def _is_to_wait(plan: Plan) -> bool:
+    """Return whether the pass looks again before it saves. A long wait delays no operation, such as the evacuation of a
+    node that its vendor takes back."""
+    if not 0 < plan.waits_for_pods <= SETTLED_AFTER:
+        return False
+    is_long = any(pods.reason.code is ReasonCode.WAITING_FOR_SCHEDULER for pods in plan.ignored)
+    return not (is_long and plan.operations)
 
 
 def _in_time(policy: Policy, seconds: float) -> Policy:

@@ -69,6 +69,7 @@ def _compare(this_pass: Pass, runtime: Runtime, until: float) -> None:
                 this_pass.token,
                 clock=runtime.clock,
                 within=ASKED_WITHIN,
+                wait=False,
             )
             ledger = answered(ledger, step.question, answer, past, this_pass)
     if worth_writing(last, ledger):

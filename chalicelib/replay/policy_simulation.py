@@ -189,7 +189,7 @@ class _Run:
         assert self._memory is not None
         snapshot = self._snapshot(recorded_state, now)
         memory = confirm(self._memory, self._last)
-        plan, memory = plan_cluster(snapshot, policy, memory, now, seed)
+        plan, memory = plan_cluster(snapshot, policy, memory, now, seed, wait=False)
         self._grow(plan, recorded_state, now, ready_time)
         for promise in plan.promises:
             if promise.node in self._machines and self._machines[promise.node].ready_at <= now:

@@ -89,13 +89,14 @@ class ApiPod(ApiObject, kw_only=True, gc=False, frozen=True):
     status: PodStatus = PodStatus()
 
 
-class PodCondition(msgspec.Struct, gc=False, frozen=True):
+class PodCondition(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     """A pod condition."""
 
     type: str = ""
     status: str = ""
     reason: str = ""
     message: str = ""
+    last_transition_time: str | None = None
 
 
 class ContainerStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):

@@ -22,7 +22,7 @@ import msgspec
 from chalicelib.model.errors import MALFORMED
 from chalicelib.model.pod import Pod, PodClass
 from chalicelib.model.resources import largest
-from chalicelib.model.timestamps import parse_time
+from chalicelib.model.timestamps import instant, parse_time
 from chalicelib.snapshot import api_types
 from chalicelib.snapshot.input_limits import within
 from chalicelib.snapshot.pod_classes import labels_of, make_class, resized_requests
@@ -384,10 +384,10 @@ class PodFold:
         """Parse a time, and keep its minute, in which other pods were created too. Raises BadInput."""
         if not text:
             return 0.0
-        instant, second = parse_time(text), _SECONDS.get(text[_MINUTE:])
+        created, second = parse_time(text), _SECONDS.get(text[_MINUTE:])
         if second is not None and len(self._minutes) < _MOST_MINUTES:
-            self._minutes[text[:_MINUTE]] = instant - second
-        return instant
+            self._minutes[text[:_MINUTE]] = created - second
+        return created
 
 
 def _pod_with_condition(item: api_types.ApiPod, namespace: str, cls: int, node: str, created_at: float) -> Pod:
@@ -399,6 +399,7 @@ def _pod_with_condition(item: api_types.ApiPod, namespace: str, cls: int, node: 
             if candidate.type == "PodScheduled":
                 condition = candidate
     grace = meta.deletion_grace_period_seconds
+    refused = condition.last_transition_time if condition.status == "False" else None
     return Pod(
         namespace,
         meta.name,
@@ -415,6 +416,7 @@ def _pod_with_condition(item: api_types.ApiPod, namespace: str, cls: int, node: 
         condition.message,
         bool(node) and _is_unready(bytes(status.conditions)),
         _start(item) if meta.annotations is not None and meta.annotations.do_not_disrupt else 0.0,
+        instant(refused) if refused else 0.0,
     )
 
 

@@ -82,7 +82,8 @@ class PostsBehind(ArchiveFailure):
 
 class _PodRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A pod. namespace, node: numbers of names. rest: nominated, deleted, deletion_grace, scheduled, its reason and
-    message, and unready; None for _COMMON."""
+    message, and unready; None for _COMMON. times: started and refused_at; None without either, as in rows of earlier
+    releases."""
 
     namespace: int
     name: str
@@ -92,6 +93,7 @@ class _PodRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     phase: str
     created: float
     rest: tuple[str, float, float, str, str, str, bool] | None = None
+    times: tuple[float, float] | None = None
 
 
 class _ListsDocument(msgspec.Struct, array_like=True):
@@ -311,6 +313,7 @@ def _row(pod: Pod, names: dict[str, int]) -> _PodRow:
         pod.phase,
         pod.created,
         None if rest == _COMMON else rest,
+        (pod.started, pod.refused_at) if pod.started or pod.refused_at else None,
     )
 
 
@@ -335,6 +338,7 @@ def _add(document: _ListsDocument, lists: ListState) -> None:
             raise ValueError("a class is missing")
         namespace, node = names[row.namespace], names[row.node]
         nominated, deleted, grace, scheduled, reason, message, unready = row.rest or _COMMON
+        started, refused_at = row.times or (0.0, 0.0)
         objects.pods[key_of(namespace, row.name)] = Pod(
             namespace,
             row.name,
@@ -350,6 +354,8 @@ def _add(document: _ListsDocument, lists: ListState) -> None:
             reason,
             message,
             unready,
+            started,
+            refused_at,
         )
 
 

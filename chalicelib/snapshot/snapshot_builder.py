@@ -487,4 +487,6 @@ def _with_class(pod: Pod, cls: int) -> Pod:
         pod.scheduled_reason,
         pod.scheduled_message,
         pod.unready,
+        pod.started,
+        pod.refused_at,
     )

@@ -39,6 +39,7 @@ def test_docs_eligibility_lists_every_node_reason_code() -> None:
         ReasonCode.SCALE_DOWN_DISABLED,
         ReasonCode.CLUSTER_UNHEALTHY,
         ReasonCode.WAITING_FOR_MORE,
+        ReasonCode.WAITING_FOR_SCHEDULER,
         ReasonCode.PAUSED,
         ReasonCode.OUTSIDE_WINDOW,
         ReasonCode.IN_COOLDOWN,

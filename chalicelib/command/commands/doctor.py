@@ -159,7 +159,7 @@ def planned(snapshot: Snapshot, policy: Policy, now: float) -> Plan:
     from chalicelib.model.memory import Memory
     from chalicelib.plan.planner import plan_cluster
 
-    return plan_cluster(snapshot, policy, Memory(), now, 0, assume_unneeded_for=_UNNEEDED)[0]
+    return plan_cluster(snapshot, policy, Memory(), now, 0, assume_unneeded_for=_UNNEEDED, wait=False)[0]
 
 
 def _text(path: Path) -> str:

@@ -199,6 +199,6 @@ def _blocked_nodes(context: DoctorContext) -> Sequence[NodeVerdict]:
     )
     policy = msgspec.structs.replace(context.policy, options=options)
     plan, _ = plan_cluster(
-        context.required_snapshot, policy, Memory(), context.clock(), 0, assume_unneeded_for=UNNEEDED
+        context.required_snapshot, policy, Memory(), context.clock(), 0, assume_unneeded_for=UNNEEDED, wait=False
     )
     return [verdict for verdict in plan.unremovable if verdict.reason.code is ReasonCode.BLOCKED_BY_POD]

@@ -11,17 +11,15 @@ from itertools import groupby
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import IgnoredPods
-from chalicelib.model.pod import QUIET_AFTER, SETTLED_AFTER, Pod, PodClass
+from chalicelib.model.pod import Pod, PodClass
 from chalicelib.model.policy import Options
 from chalicelib.model.quantity import parse_duration
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.model.resources import GPU_RESOURCES
 from chalicelib.plan.demand import Demand, blocking_reason
+from chalicelib.plan.demand.arriving_pods import still_arriving, still_refusing
 from chalicelib.plan.state.cluster_state import ClusterState
 
-_SETTLE_GPU = 30.0  # seconds, in place of SETTLED_AFTER, for pods that request a GPU
 # Dropped only after the search for room on existing nodes.
 _BYSTANDERS = frozenset({ReasonCode.DAEMONSET_POD, ReasonCode.TOO_YOUNG})
 
@@ -55,10 +53,12 @@ class PendingPods(msgspec.Struct, frozen=True):
     ignored: tuple[IgnoredPods, ...]
     nominated: tuple[Pod, ...]
     hold: Reason | None = None  # why removals are blocked as well
+    notes: tuple[Reason, ...] = ()  # a wait that is left out
 
 
-def collect_pending_pods(state: ClusterState) -> PendingPods:
-    """Sort all pods without a node, and the pods of nodes being drained.
+def collect_pending_pods(state: ClusterState, *, wait: bool = True) -> PendingPods:
+    """Sort all pods without a node, and the pods of nodes being drained. wait: whether pods may wait for the scheduler;
+    if not, a note says that they would.
 
     If no scale-up is allowed, all pods are dropped from the queue. With rules-only scale-up, pods use the existing room
     and keep a node that they will run on, but buy no nodes.
@@ -88,7 +88,11 @@ def collect_pending_pods(state: ClusterState) -> PendingPods:
         elif reason.code in _BYSTANDERS:
             bystanders.append((pod, reason))
         ignored.setdefault((pod.cls, msgspec.json.encode(reason).decode()), (reason, []))[1].append(pod.key)
-    hold = _still_arriving(waiting, state)
+    hold = still_arriving(waiting, state)
+    refusing = None if hold is not None else still_refusing(waiting, state, lambda pod: _is_wanted(pod, state))
+    notes = () if wait or refusing is None else (refusing,)
+    if hold is None and wait:
+        hold = refusing
     if hold is not None:
         # Pods of nodes that their vendor takes back have no time to wait.
         urgent = [pod for pod in waiting if pod.node in state.at_risk]
@@ -113,6 +117,7 @@ def collect_pending_pods(state: ClusterState) -> PendingPods:
         queue=tuple(queue),
         nominated=tuple(nominated),
         hold=hold,
+        notes=notes,
         ignored=tuple(IgnoredPods(tuple(sorted(pods)), reason) for reason, pods in ignored.values()),
     )
 
@@ -146,6 +151,16 @@ def _why_ignored(pod: Pod, pod_class: PodClass, options: Options, now: float) ->
     return Reason.of(ReasonCode.DAEMONSET_POD) if pod_class.is_daemonset else _too_young(pod, pod_class, options, now)
 
 
+def _is_wanted(pod: Pod, state: ClusterState) -> bool:
+    """Return whether a pod, which the scheduler has not looked at, would be pending if the scheduler refused it."""
+    pod_class = state.snapshot.classes[pod.cls]
+    reason = _why_ignored(pod, pod_class, state.options, state.now)
+    if reason is None or reason.code is not ReasonCode.NOT_YET_SEEN:
+        return False
+    refused = msgspec.structs.replace(pod, scheduled="False", scheduled_reason="Unschedulable")
+    return _why_ignored(refused, pod_class, state.options, state.now) is None
+
+
 def _too_young(pod: Pod, pod_class: PodClass, options: Options, now: float) -> Reason | None:
     """Return a reason if the pod is young: it counts only when strictly older than its delay. The annotation may only
     lengthen the option's value, and an unreadable one counts as absent."""
@@ -155,25 +170,3 @@ def _too_young(pod: Pod, pod_class: PodClass, options: Options, now: float) -> R
         own = 0.0
     delay, age = max(own, options.new_pod_scale_up_delay), now - pod.created
     return Reason.of(ReasonCode.TOO_YOUNG, age=max(0, int(age)), delay=delay) if delay > 0 and not age > delay else None
-
-
-def _still_arriving(pods: list[Pod], state: ClusterState) -> Reason | None:
-    """Return a reason while pods still arrive: the planner waits briefly so that a Deployment can finish creating its
-    pods. Its `left` is the seconds until the wait ends if no further pod arrives."""
-    pending = [pod for pod in pods if not pod.node]
-    if not pending or state.options.bypassed_scheduler_names:
-        return None
-    oldest = min(pending, key=lambda pod: pod.created)
-    wait, end = _SETTLE_GPU, oldest.created + _SETTLE_GPU
-    if not any(name in state.snapshot.classes[oldest.cls].requests for name in GPU_RESOURCES):
-        # What arrives after a growth, or after a plan for one, gets a time of its own: a burst would cause one plan
-        # after another.
-        growths = (op.spec.created_at for op in state.memory.operations if op.spec.kind is OperationKind.SCALE_UP)
-        last_growth = max(state.memory.last_scale_up, *growths, 0.0)
-        wait, end = SETTLED_AFTER, max(oldest.created, last_growth) + SETTLED_AFTER
-        end = min(end, max(pod.created for pod in pending) + QUIET_AFTER)
-    seconds_left = round(end - state.now, 3)  # a pass that has waited may look a fraction of a millisecond early
-    if seconds_left <= 0:
-        return None
-    age = max(0, int(state.now - oldest.created))
-    return Reason.of(ReasonCode.WAITING_FOR_MORE, age=age, wait=wait, left=seconds_left)

@@ -309,3 +309,28 @@ def test_stored_lists_hold_nothing_that_the_planner_does_not_read(server: ApiSer
     plain = zlib.decompress((processes.folder / "prod.lists").read_bytes()[hashlib.sha256().digest_size :])
     assert b"safe_to_evict" in plain
     assert not [each for each in (b"hunter2", b"PASSWORD", b"private") if each in plain]
+
+
+def test_instants_of_pods_survive_stored_lists_and_renumbered_classes(server: ApiServer, processes: Processes) -> None:
+    refusal = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    statuses: dict[str, dict[str, Any]] = {
+        "other": {},
+        "refused": {"conditions": [{**refusal, "lastTransitionTime": "2026-11-21T07:20:54Z"}]},
+        "odd": {"conditions": [{**refusal, "lastTransitionTime": "soon"}]},
+        "held": {"startTime": "2026-11-21T07:20:55Z"},
+    }
+    for name, status in statuses.items():
+        spec: dict[str, Any] = {"containers": [{"name": "main"}], "priority": len(name)}
+        notes = {}
+        if name == "held":
+            spec["nodeName"], notes = "n", {"karpenter.sh/do-not-disrupt": "30m"}
+        meta = {"name": name, "namespace": "app", "annotations": notes}
+        server.store.create("pods", {"metadata": meta, "spec": spec, "status": status})
+    first, second = processes.start(), processes.start()
+    processes.pass_of(client_of(server), first)
+    server.store.delete("pods", "other", "app")
+    for kept in (first, second):
+        pods = {pod.name: pod for pod in processes.read(client_of(server), kept).pods}
+        assert pods["refused"].refused_at == 1795245654.0
+        assert pods["odd"].refused_at == 0.0
+        assert pods["held"].started == 1795245655.0

@@ -1,0 +1,171 @@
+"""A plan waits while a scheduler still refuses pods, buys for refused pods alone, and never waits for long."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.model.memory import Memory
+from chalicelib.model.operation import Operation, OperationKind, OperationSpec, OperationStatus
+from chalicelib.model.plan import Plan
+from chalicelib.model.pod import REFUSAL_WAIT
+from chalicelib.model.policy import Policy
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.planner import plan_cluster
+from chalicelib.reasons.text import sentence
+from tests.builders import NOW, ClusterBuilder, cluster, growth, node
+
+UNSEEN: Mapping[str, Any] = {"scheduled": "", "scheduled_reason": ""}
+GANGS = "gangs"
+
+
+def burst(
+    *,
+    refused: int = 100,
+    unseen: int = 50,
+    refused_at: float = NOW - 3.0,
+    age: float = 5.0,
+    scheduler: str = "default-scheduler",
+    build: ClusterBuilder | None = None,
+    **more: Any,
+) -> ClusterBuilder:
+    """A group without nodes, pods that a scheduler has refused, and pods that it has not looked at. more: of the pods'
+    class, or of the unseen pods."""
+    if build is None:
+        build = cluster().node("n", "1").running("n", 1, "1").group("g", template=node("t", "4", "64Gi"), target=0)
+    pod_fields = {key: more.pop(key) for key in ("nominated", "deleted") if key in more}
+    began = len(build.pods)
+    build.pending(refused, "1", created=NOW - age, scheduler=scheduler)
+    build.pods[began:] = [msgspec.structs.replace(pod, refused_at=refused_at) for pod in build.pods[began:]]
+    began = len(build.pods)
+    build.pending(unseen, "1", created=NOW - age, scheduler=scheduler, **more)
+    build.pods[began:] = [msgspec.structs.replace(pod, **UNSEEN, **pod_fields) for pod in build.pods[began:]]
+    return build
+
+
+def waits(build: ClusterBuilder, memory: Memory | None = None, **options: Any) -> bool:
+    """Whether the plan waits for the scheduler; either it does, or it buys."""
+    plan = build.plan(memory, **options)
+    is_waiting = wait_of(plan) is not None
+    assert is_waiting is not bool(growth(plan)), "a plan buys or waits"
+    assert is_waiting is (plan.waits_for_pods > 0)
+    return is_waiting
+
+
+def wait_of(plan: Plan) -> Reason | None:
+    """The reason of the pods that wait for the scheduler."""
+    reasons = [pods.reason for pods in plan.ignored if pods.reason.code is ReasonCode.WAITING_FOR_SCHEDULER]
+    return reasons[0] if reasons else None
+
+
+def purchase(age: float, **more: Any) -> Operation:
+    """An open purchase that was planned so many seconds ago."""
+    spec = OperationSpec("o", "test", "test", "g", OperationKind.SCALE_UP, "p", NOW - age, 0, 9, **more)
+    return Operation(spec, OperationStatus())
+
+
+def test_plan_waits_while_a_scheduler_still_refuses_pods() -> None:
+    plan = burst().plan()
+    reason = wait_of(plan)
+    assert reason is not None
+    assert growth(plan) == {}
+    assert reason.params == {
+        "scheduler": "default-scheduler",
+        "refused": 100,
+        "unseen": 50,
+        "longest": 5.0,
+        "left": 1.0,
+    }
+    assert sentence(reason) == (
+        "waiting a moment for the scheduler (default-scheduler has refused 100 pending pods and not looked at 50 yet; "
+        "at most 5s more)"
+    )
+
+
+def test_nodes_are_bought_for_refused_pods_alone() -> None:
+    assert growth(burst(refused_at=NOW - REFUSAL_WAIT).plan()) == {"g": (25, 100)}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        pytest.param({}, True, id="a-burst"),
+        pytest.param({"unseen": 10}, True, id="a-tenth-is-unseen"),
+        pytest.param({"unseen": 9}, False, id="less-than-a-tenth-is-unseen"),
+        pytest.param({"unseen": 0}, False, id="all-are-refused"),
+        pytest.param({"refused": 1, "unseen": 1}, True, id="one-of-two-is-refused"),
+        pytest.param({"refused_at": NOW - 7.9}, True, id="just-before-the-end"),
+        pytest.param({"refused_at": NOW - 8.0}, False, id="eight-seconds-after-the-first-refusal"),
+        pytest.param({"refused_at": 0.0}, False, id="no-instant-of-the-refusal"),
+        pytest.param({"refused_at": NOW + 1.5}, True, id="a-clock-slightly-ahead"),
+        pytest.param({"refused_at": NOW + 2.5}, False, id="a-clock-far-ahead"),
+        pytest.param({"age": 59.0}, True, id="unseen-for-less-than-a-minute"),
+        pytest.param({"age": 60.0}, False, id="unseen-for-a-minute"),
+        pytest.param({"gates": ("g",)}, False, id="gated"),
+        pytest.param({"nominated": "n"}, False, id="nominated"),
+        pytest.param({"deleted": NOW - 1}, False, id="being-deleted"),
+        pytest.param({"priority": -11}, False, id="expendable"),
+        pytest.param({"kind": "DaemonSet"}, False, id="of-a-daemonset"),
+        pytest.param({"scale_up_delay": "5m"}, False, id="delayed"),
+    ],
+)
+def test_plan_waits_only_for_pods_that_may_soon_be_pending(change: dict[str, Any], *, expected: bool) -> None:
+    assert waits(burst(**change)) is expected
+
+
+def test_schedulers_that_refuse_nothing_are_not_waited_for() -> None:
+    dead = burst(refused=0, scheduler="dead")
+    assert waits(burst(unseen=0, build=dead)) is False
+    both = burst(refused=1, unseen=50, refused_at=NOW - 60.0, scheduler=GANGS)
+    assert waits(burst(unseen=0, build=both)) is False, "its last refusal was a minute ago"
+    gathering = burst(refused=1, unseen=50, scheduler=GANGS)
+    assert waits(burst(unseen=0, build=gathering)) is True
+
+
+def test_wait_of_two_schedulers_ends_after_the_first_refusal_of_either() -> None:
+    first = burst(unseen=0, refused_at=NOW - 8.0)
+    assert waits(burst(scheduler=GANGS, build=first)) is False
+
+
+def test_pods_of_bypassed_or_excluded_schedulers_are_not_waited_for() -> None:
+    assert waits(burst(), bypassed_scheduler_names=("default-scheduler",)) is False
+    alone = burst(unseen=0)
+    assert (
+        waits(burst(refused=10, scheduler=GANGS, build=alone), allowed_scheduler_names=("default-scheduler",)) is False
+    )
+
+
+def test_old_refusals_do_not_end_the_wait_of_a_burst() -> None:
+    stuck = burst(refused=1, unseen=0, refused_at=NOW - 3600.0, age=7200.0)
+    assert waits(burst(build=stuck)) is True
+
+
+def test_refusals_without_a_pause_are_one_burst() -> None:
+    build = burst(unseen=0, refused=1, refused_at=NOW - 15.0)
+    assert waits(burst(build=build, refused_at=NOW - 6.0)) is False
+
+
+@pytest.mark.parametrize(
+    ("memory", "expected"),
+    [
+        pytest.param(Memory(), False, id="nothing-was-bought"),
+        pytest.param(Memory(operations=(purchase(4.0),)), True, id="planned"),
+        pytest.param(Memory(last_scale_up=NOW - 2.5), True, id="carried-out"),
+        pytest.param(Memory(operations=(purchase(4.0, replacement="r"),)), False, id="for-a-replacement"),
+    ],
+)
+def test_what_is_refused_after_a_purchase_gets_a_time_of_its_own(memory: Memory, *, expected: bool) -> None:
+    build = burst(unseen=0, refused_at=NOW - 12.0)
+    build = burst(refused=90, unseen=2, refused_at=NOW - 3.0, build=build)
+    plan = build.plan(memory)
+    assert (wait_of(plan) is not None) is expected
+
+
+def test_note_says_what_a_report_does_not_wait_for() -> None:
+    plan, _ = plan_cluster(burst().snapshot(), Policy(name="test"), Memory(), NOW, 0, wait=False)
+    assert growth(plan) == {"g": (25, 100)}
+    assert [note.params["unseen"] for note in plan.notes if note.code is ReasonCode.WAITING_FOR_SCHEDULER] == [50]
+    assert plan.waits_for_pods == 0.0
