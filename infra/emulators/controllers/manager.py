@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -39,13 +40,14 @@ class Controller(Protocol):
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """Behaviour of the simulated cluster: times of kubelets, machines and their classes, node choice of the
-    scheduler."""
+    """Behaviour of the simulated cluster: times of kubelets, machines and their classes, node choice and
+    speed of the scheduler."""
 
     kubelets: KubeletTimes = KubeletTimes()
     machines: CapiControllerSettings = CapiControllerSettings()
     pick: Pick = least_used
     retry_seconds: float = 300.0
+    pods_per_second: float = math.inf
 
 
 class _Budgets:
@@ -94,7 +96,9 @@ class ClusterSimulation:
         self._store = store
         self.capi = ClusterApi(store, clock, pace.machines)
         self.kubelets = Kubelets(store, clock, pace.kubelets)
-        self.scheduler = SchedulerLoop(store, clock, pick=pace.pick, retry_seconds=pace.retry_seconds)
+        self.scheduler = SchedulerLoop(
+            store, clock, pick=pace.pick, retry_seconds=pace.retry_seconds, pods_per_second=pace.pods_per_second
+        )
         self._controllers: tuple[Controller, ...] = (
             Garbage(store, clock),
             self.capi,

@@ -169,3 +169,54 @@ def test_note_says_what_a_report_does_not_wait_for() -> None:
     assert growth(plan) == {"g": (25, 100)}
     assert [note.params["unseen"] for note in plan.notes if note.code is ReasonCode.WAITING_FOR_SCHEDULER] == [50]
     assert plan.waits_for_pods == 0.0
+
+
+# --- many passes
+
+
+class Stream:
+    """A pod is created every second, and looked at so many seconds later; a pass every second. Nodes are there as soon
+    as they are bought. delays: seconds from each refusal to the purchase."""
+
+    def __init__(self, looked_at_after: float, scheduler: str = "default-scheduler") -> None:
+        self._after, self._scheduler = looked_at_after, scheduler
+        self._created: list[float] = []
+        self._memory = Memory()
+        self.delays: list[float] = []
+
+    def play(self, seconds: int) -> None:
+        """Run the passes; the first is a second after NOW."""
+        for second in range(1, seconds + 1):
+            self._created.append(NOW + second)
+            self._pass(NOW + second + 0.5)
+
+    def _pass(self, now: float) -> None:
+        build = cluster().node("n", "1").running("n", 1, "1").group("g", template=node("t", "4", "64Gi"), target=0)
+        refused = [at for at in self._created if at + self._after <= now]
+        for at in self._created:
+            build.pending(1, "1", created=at, scheduler=self._scheduler)
+            seen = {"refused_at": float(int(at + self._after))} if at in refused else UNSEEN
+            build.pods[-1] = msgspec.structs.replace(build.pods[-1], **seen)
+        plan, self._memory = build.decide(self._memory, now=now)
+        if growth(plan):
+            assert growth(plan) == {"g": (-(-len(refused) // 4), len(refused))}, (
+                "for all that are refused, and only those"
+            )
+            self.delays += [now - at - self._after for at in refused]
+            self._created = [at for at in self._created if at not in refused]
+            self._memory = msgspec.structs.replace(self._memory, last_scale_up=now + 1.0)
+
+
+@pytest.mark.parametrize("looked_at_after", [0.5, 2.0, 20.0])
+def test_constant_stream_of_pods_delays_no_pod_for_long(looked_at_after: float) -> None:
+    stream = Stream(looked_at_after)
+    stream.play(300)
+    assert len(stream.delays) > 270 - looked_at_after
+    assert max(stream.delays) <= REFUSAL_WAIT + 1.0
+
+
+def test_pods_that_no_scheduler_looks_at_delay_no_others() -> None:
+    build = burst(refused=0, unseen=300, age=30.0, scheduler="dead")
+    for wait in (1.0, 5.0, 9.0, 60.0):
+        assert growth(burst(unseen=0, refused_at=NOW - 1.0, build=build).plan(now=NOW + wait)) == {"g": (25, 100)}
+        build.pods = [pod for pod in build.pods if not pod.refused_at]

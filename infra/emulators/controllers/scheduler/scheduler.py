@@ -6,6 +6,7 @@ event whose count grows with every attempt. Scoring is limited, and there is no 
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -106,6 +107,10 @@ def place(pod: PodView, world: ClusterView, pick: Pick = least_used) -> Decision
     return Decision(pod, chosen.name, volumes=tuple(world.place(pod, chosen.name)))
 
 
+def _queue_order(pod: PodView) -> tuple[int, float]:
+    return -pod.priority, pod.created
+
+
 def _look(pod: PodView) -> bytes:
     return msgspec.json.encode((pod.namespace, pod.labels, pod.claims, pod.raw["spec"]), order="sorted")
 
@@ -117,7 +122,7 @@ def place_all(pods: Iterable[PodView], world: ClusterView, pick: Pick = least_us
     """
     decisions = []
     refused: dict[bytes, tuple[int, str]] = {}
-    for pod in sorted(pods, key=lambda p: (-p.priority, p.created)):
+    for pod in sorted(pods, key=_queue_order):
         look = _look(pod)
         generation, message = refused.get(look, (-1, ""))
         if generation == world.generation:
@@ -143,11 +148,35 @@ def schedule_once(
     return place_all((pod for pod in views if waits(pod)), world, pick)
 
 
+class FirstLooks:
+    """The queue of a scheduler that looks at so many new pods a second. waits: whether pods are left."""
+
+    def __init__(self, pods_per_second: float) -> None:
+        self._rate = pods_per_second
+        self._since, self._taken = 0.0, 0
+        self.waits = False
+
+    def take(self, pods: Sequence[PodView], now: float) -> list[PodView]:
+        """Return the pods that it looks at now: those that it has seen before, and the next new ones."""
+        new = [pod for pod in pods if held_condition(pod.raw, "PodScheduled") is None]
+        if self._rate == math.inf or not new:
+            self.waits = False
+            return list(pods)
+        if not self.waits:
+            self._since, self._taken = now, 0
+        count = int((now - self._since) * self._rate) + 1 - self._taken
+        new.sort(key=_queue_order)
+        left = {pod.uid for pod in new[count:]}
+        self._taken += min(count, len(new))
+        self.waits = bool(left)
+        return [pod for pod in pods if pod.uid not in left]
+
+
 class SchedulerLoop:
     """Binds pods of the default scheduler in a store; step() does all that can be done now.
 
     retry_seconds: an unschedulable pod is retried at least this often, which increments its event's count (5 min in the
-    real scheduler).
+    real scheduler). pods_per_second: how many pods it looks at for the first time; the others have no condition yet.
     """
 
     def __init__(
@@ -157,9 +186,11 @@ class SchedulerLoop:
         *,
         pick: Pick = least_used,
         retry_seconds: float = 300.0,
+        pods_per_second: float = math.inf,
     ) -> None:
         self._store, self._clock, self._pick = store, clock, pick
         self._retry = retry_seconds
+        self._queue = FirstLooks(pods_per_second)
         self._pods, self._nodes = InfoReader(read_pod), InfoReader(read_node)
         self._changes = Changes(store, _WATCHED)
         self._tried = -retry_seconds
@@ -169,7 +200,7 @@ class SchedulerLoop:
         changed = self._changes.any()
         now = self._clock()
         due = now - self._tried >= self._retry
-        if not (due or changed):
+        if not (due or changed or self._queue.waits):
             return
         if due:
             self._tried = now
@@ -177,7 +208,7 @@ class SchedulerLoop:
         for pod in pods:
             if pod.gated and not pod.node:
                 self._mark(pod, "SchedulingGated", GATED)
-        waiting = [pod for pod in pods if waits(pod)]
+        waiting = self._queue.take([pod for pod in pods if waits(pod)], now)
         if not waiting:
             return
         world = ClusterView(self._nodes.views(self._store.list("nodes")), pods, self._around())
