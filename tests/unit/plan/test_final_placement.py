@@ -17,6 +17,7 @@ from chalicelib.model.plan import Plan
 from chalicelib.model.pod import HostPort, Toleration
 from tests.amounts import examples
 from tests.builders import (
+    OLD,
     ZONE,
     ClusterBuilder,
     cluster,
@@ -309,3 +310,24 @@ def test_pods_are_tried_again_after_a_node_proved_superfluous() -> None:
     assert growth(plan) == {"g0": (5, 12)}
     assert [each.pods for each in plan.unschedulable] == [("default/p1-00003", "default/p1-00004")]
     assert expected(plan)["default/p0-00000"] == expected(plan)["default/p2-00005"] == "g0/1"
+
+
+def test_no_node_is_bought_for_pods_that_fit_without_it_in_some_order() -> None:
+    """In the scheduler's order `small` takes the room of `large`. Its own place is sure, that of `large` is not."""
+    build = cluster().node("a", "3").node("b", "1").group("g", template=node("t", "4"))
+    build.pending(1, "1", name="small", owner="small", created=OLD - 60.0).pending(1, "3", name="large", owner="large")
+    plan = build.plan()
+    assert growth(plan) == {}
+    assert expected(plan) == {"default/large-00001": "a", "default/small-00000": "b"}
+    assert [promise.promised for promise in plan.promises] == [False, True]
+    left_over = cluster().node("a", "3").running("a", 1, "1").node("b", "1").group("g", template=node("t", "4"))
+    assert growth(left_over.pending(1, "3", name="large", owner="large").plan()) == {"g": (1, 1)}
+
+
+def test_order_with_fewest_new_nodes_is_used_although_another_is_the_schedulers() -> None:
+    build = cluster().node("a", "3").node("b", "2").group("g", template=node("t", "3"))
+    build.pending(2, "1", name="small", owner="small", created=OLD - 60.0)
+    build.pending(2, "3", name="large", owner="large")
+    plan = build.plan()
+    assert growth(plan) == {"g": (1, 1)}
+    assert plan.unschedulable == ()

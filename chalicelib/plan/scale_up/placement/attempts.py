@@ -75,12 +75,7 @@ def best_attempt(
             continue
         tried.add(planned.existing.signature)
         other = buy_nodes(planned)
-        # Nodes are saved only if the scheduler's own order also works without them, or did not work before either.
-        if _is_better(other, best) and (
-            other.placement.pods_by_priority > best.placement.pods_by_priority
-            or _works_in_order(other, simulated, pending)
-            or not _works_in_order(best, simulated, pending)
-        ):
+        if _is_better(other, best) or (chosen is not None and _is_surer(other, best, simulated, pending)):
             best, chosen = other, way
     return attempt(chosen)
 
@@ -107,6 +102,17 @@ def _is_better(attempt: Attempt, best: Attempt) -> bool:
     nodes, best_nodes = attempt.planned.search.grown, best.planned.search.grown
     return sum(nodes.values()) < sum(best_nodes.values()) and all(
         count <= best_nodes.get(group, 0) for group, count in nodes.items()
+    )
+
+
+def _is_surer(attempt: Attempt, best: Attempt, simulated: SimulatedCluster, pending: PendingPods) -> bool:
+    """Return whether an attempt is as good and also works in the scheduler's own order, which the best one does not. It
+    clears the simulated cluster."""
+    return (
+        attempt.placement.pods_by_priority == best.placement.pods_by_priority
+        and attempt.planned.search.grown == best.planned.search.grown
+        and not _works_in_order(best, simulated, pending)
+        and _works_in_order(attempt, simulated, pending)
     )
 
 
