@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from hashlib import blake2b
 
+import msgspec
+
+from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.demand.pending_pods import PendingPods, PodBatch
 from chalicelib.plan.scale_up.expanders import expander_context
 from chalicelib.plan.scale_up.limits import enforce_min_size
@@ -23,7 +26,6 @@ from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.time_budget import TimeBudget
 
 _SECONDS = 2.0  # for trying alternatives, where there is a clock
-_IF_ALL_SERVED = 4  # alternatives that are tried only to save nodes, when all pods have a place
 _RANDOM_ORDERS = 4  # equal for the same pods
 
 
@@ -35,49 +37,116 @@ def best_attempt(
     budget: TimeBudget,
     removable: Callable[[ClusterState, SimulatedCluster], frozenset[int]],
 ) -> Attempt:
-    """Return the plan that places the most pods, over several ways to place them on existing nodes; the simulated
-    cluster keeps it. removable: rows of the nodes that scale-down could remove."""
-
-    round_robin = RoundRobin()
-
-    def on_existing_nodes(way: Way | None) -> PlannedNodes:
-        simulated.reset()
-        search = ScaleUpSearch(state, simulated, expander_context(state, seed), budget)
-        missing = enforce_min_size(state, search.limiter, {})
-        minimum_nodes = {group: nodes for group, nodes in missing if group in search.candidates.shapes}
-        existing = place_on_existing_nodes(search, pending.queue, round_robin, way)
-        return PlannedNodes(search, pending.queue, existing, minimum_nodes)
-
-    def attempt(way: Way | None) -> Attempt:
-        return buy_nodes(on_existing_nodes(way))
-
-    best, chosen = attempt(None), None
+    """Return the plan that places the most pods, over several ways to place them on existing and on new nodes; the
+    simulated cluster keeps it. removable: rows of the nodes that scale-down could remove."""
+    attempts = _Attempts(state, simulated, pending, seed, budget)
+    best = attempts.make()
     if not best.planned.is_small:
         return best
-    if not best.existing.has_choice:
-        # Place the pods on nodes that stay in any case, as far as those take them: a node that pods are expected on is
-        # not removed, and pods of draining nodes would otherwise block one removable node after another.
-        may_go = removable(state, simulated) if best.placement.pod_on_row else frozenset[int]()
+    if best.existing.has_choice:
+        way = attempts.best_way(best)
+        best = attempts.make(way)
+    else:
+        way = attempts.sparing_way(best, removable)
+        best = best if attempts.latest is best else attempts.make(way)
+    if not _is_limited(best):
+        return best
+    return attempts.make(way, attempts.best_order(best, way))
+
+
+class _Attempts:
+    """The attempts of one pass. Each of them begins with an empty simulated cluster. latest: the one that it holds."""
+
+    def __init__(
+        self, state: ClusterState, simulated: SimulatedCluster, pending: PendingPods, seed: int, budget: TimeBudget
+    ) -> None:
+        self._state, self._simulated, self._pending, self._seed = state, simulated, pending, seed
+        self._budget, self._round_robin = budget, RoundRobin()
+        self.latest: Attempt | None = None
+
+    def make(self, way: Way | None = None, order: Way | None = None) -> Attempt:
+        """Return an attempt. way: how pods are placed on existing nodes; order: of the others on new nodes; None: the
+        scheduler's own."""
+        self.latest = buy_nodes(self._on_existing_nodes(way, order))
+        return self.latest
+
+    def best_way(self, best: Attempt) -> Way | None:
+        """Return the way to place pods on existing nodes with which most pods have a place, on the fewest new nodes."""
+        chosen, started, tried = None, self._budget.spent(), {best.existing.signature}
+        for way in WAYS:
+            is_done = not best.placement.unplaced and not best.planned.search.grown
+            if is_done or self._budget.over(started + _SECONDS):
+                break
+            planned = self._on_existing_nodes(way)
+            if planned.existing.signature in tried:  # the rest of the plan would also be the same
+                continue
+            tried.add(planned.existing.signature)
+            other = buy_nodes(planned)
+            if _is_better(other, best) or (chosen is not None and self._is_surer(other, best)):
+                best, chosen = other, way
+        return chosen
+
+    def sparing_way(
+        self, best: Attempt, removable: Callable[[ClusterState, SimulatedCluster], frozenset[int]]
+    ) -> Way | None:
+        """Return a way to place the pods on nodes that stay in any case, as far as those take them: a node that pods
+        are expected on is not removed, and pods of draining nodes would otherwise block one removable node after
+        another. None: there is none that is as good."""
+        may_go = removable(self._state, self._simulated) if best.placement.pod_on_row else frozenset[int]()
         if not may_go & best.placement.pod_on_row.keys():
-            return best
+            return None
         way = _on_other_rows(may_go)
-        sparing = attempt(way)
+        sparing = self.make(way)
         fewer = len(may_go & sparing.placement.pod_on_row.keys()) < len(may_go & best.placement.pod_on_row.keys())
-        same = sparing.placement.pods_by_priority == best.placement.pods_by_priority
-        same = same and sparing.planned.search.grown == best.planned.search.grown
-        return attempt(way if same and fewer and _works_in_order(sparing, simulated, pending) else None)
-    started, tried = budget.spent(), {best.existing.signature}
-    for number, way in enumerate(WAYS):
-        if budget.over(started + _SECONDS) or (number >= _IF_ALL_SERVED and not best.placement.unplaced):
-            break
-        planned = on_existing_nodes(way)
-        if planned.existing.signature in tried:  # the rest of the plan would also be the same
-            continue
-        tried.add(planned.existing.signature)
-        other = buy_nodes(planned)
-        if _is_better(other, best) or (chosen is not None and _is_surer(other, best, simulated, pending)):
-            best, chosen = other, way
-    return attempt(chosen)
+        if _is_equal(sparing, best) and fewer and _works_in_order(sparing, self._simulated, self._pending):
+            return way
+        return None
+
+    def best_order(self, best: Attempt, way: Way | None) -> Way | None:
+        """Return the order with which most pods have a place on a limited number of new nodes."""
+        chosen, started = None, self._budget.spent()
+        for order in ORDERS:
+            if not best.placement.unplaced or self._budget.over(started + _SECONDS):
+                break
+            other = self.make(way, order)
+            if other.placement.pods_by_priority > best.placement.pods_by_priority:
+                best, chosen = other, order
+        return chosen
+
+    def _on_existing_nodes(self, way: Way | None, order: Way | None = None) -> PlannedNodes:
+        simulated, queue = self._simulated, self._pending.queue
+        simulated.reset()
+        search = ScaleUpSearch(self._state, simulated, expander_context(self._state, self._seed), self._budget)
+        missing = enforce_min_size(self._state, search.limiter, {})
+        minimum_nodes = {group: nodes for group, nodes in missing if group in search.candidates.shapes}
+        existing = place_on_existing_nodes(search, queue, self._round_robin, way)
+        if order is not None:
+            unserved, _ = order(existing.unserved, simulated, self._round_robin)
+            existing = msgspec.structs.replace(existing, unserved=tuple(unserved))
+        return PlannedNodes(search, queue, existing, minimum_nodes)
+
+    def _is_surer(self, attempt: Attempt, best: Attempt) -> bool:
+        """Return whether an attempt is as good and also works in the scheduler's own order, which the best one does
+        not."""
+        return (
+            _is_equal(attempt, best)
+            and not _works_in_order(best, self._simulated, self._pending)
+            and _works_in_order(attempt, self._simulated, self._pending)
+        )
+
+
+def _is_equal(attempt: Attempt, best: Attempt) -> bool:
+    """Return whether an attempt places as many pods with the same new nodes."""
+    same_pods = attempt.placement.pods_by_priority == best.placement.pods_by_priority
+    return same_pods and attempt.planned.search.grown == best.planned.search.grown
+
+
+def _is_limited(attempt: Attempt) -> bool:
+    """Return whether nodes are bought, and a limit keeps others from pods that a group would take."""
+    search = attempt.planned.search
+    if not search.stops or not any(search.grown.values()):
+        return False
+    return any(search.candidates.fits(batch.cls).any() for batch in attempt.placement.unplaced)
 
 
 def _works_in_order(attempt: Attempt, simulated: SimulatedCluster, pending: PendingPods) -> bool:
@@ -105,20 +174,18 @@ def _is_better(attempt: Attempt, best: Attempt) -> bool:
     )
 
 
-def _is_surer(attempt: Attempt, best: Attempt, simulated: SimulatedCluster, pending: PendingPods) -> bool:
-    """Return whether an attempt is as good and also works in the scheduler's own order, which the best one does not. It
-    clears the simulated cluster."""
-    return (
-        attempt.placement.pods_by_priority == best.placement.pods_by_priority
-        and attempt.planned.search.grown == best.planned.search.grown
-        and not _works_in_order(best, simulated, pending)
-        and _works_in_order(attempt, simulated, pending)
-    )
-
-
 # -- the ways
 
 _SortKey = Callable[[PodBatch, SimulatedCluster], float]
+
+
+def _amount(resource: str) -> _SortKey:
+    """Order by one resource, pods that ask for least of it first."""
+
+    def amount(batch: PodBatch, simulated: SimulatedCluster) -> float:
+        return float(simulated.classes[batch.cls].requests.get(resource, 0))
+
+    return amount
 
 
 def _sorted_by(key: _SortKey, *, in_turn: bool) -> Way:
@@ -179,3 +246,9 @@ WAYS: tuple[Way, ...] = (
     *(_sorted_by(key, in_turn=in_turn) for key, variants in _KEYS for in_turn in variants),
     *(_in_random_order(seed) for seed in range(_RANDOM_ORDERS)),
 )
+ORDERS: tuple[Way, ...] = (
+    *(_sorted_by(key, in_turn=False) for key, _ in _KEYS[1:]),
+    *(_sorted_by(_amount(resource), in_turn=False) for resource in (CPU, MEMORY)),
+    *(_in_random_order(seed) for seed in range(_RANDOM_ORDERS)),
+)
+"""Orders of the pods on a limited number of new nodes."""
