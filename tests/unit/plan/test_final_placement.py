@@ -282,9 +282,9 @@ def test_seed_affects_only_the_random_expander() -> None:
     assert any(made(seed, "random") != first for seed in range(1, 9))
 
 
-def test_node_that_the_search_has_not_bought_is_bought_for_a_pod_that_it_would_take() -> None:
+def test_pod_that_the_schedulers_order_refuses_has_a_place_in_another() -> None:
     """Every search buys a node in zone a for the second `p3`. The spread of `p2` then counts no pod o1 there, so this
-    node is removed again, and one in zone b with it, where a pod would have a place."""
+    node is removed again, unless the pods of o1 come first."""
     build = cluster()
     build.group("g0", max=8, template=node("t", "8", "64Gi", 3, zone="b"))
     build.group("g1", max=3, template=node("t", "2", "64Gi", 2, zone="a"))
@@ -292,8 +292,8 @@ def test_node_that_the_search_has_not_bought_is_bought_for_a_pod_that_it_would_t
     build.pending(2, "1500m", name="p2", owner="o2", spread=(even(ZONE, having(app="o1")),))
     build.pending(2, "300m", name="p3", owner="o3", pod_anti_affinity=(near(ZONE, having(app="o3")),))
     plan = build.plan(expander=("most-pods",))
-    assert growth(plan) == {"g0": (3, 7)}
-    assert [[pod[8:10] for pod in each.pods] for each in plan.unschedulable] == [["p3"]]
+    assert growth(plan) == {"g0": (2, 6), "g1": (1, 2)}
+    assert plan.unschedulable == ()
 
 
 def test_pods_are_tried_again_after_a_node_proved_superfluous() -> None:
@@ -331,3 +331,17 @@ def test_order_with_fewest_new_nodes_is_used_although_another_is_the_schedulers(
     plan = build.plan()
     assert growth(plan) == {"g": (1, 1)}
     assert plan.unschedulable == ()
+
+
+def test_pods_that_leave_most_room_come_first_on_limited_new_nodes() -> None:
+    build = cluster().group("g", max=1, template=node("t", "4"))
+    build.pending(1, "3", name="large", owner="large", created=OLD - 60.0).pending(4, "1", name="small", owner="small")
+    assert growth(build.plan()) == {"g": (1, 4)}
+
+
+def test_pod_of_higher_priority_keeps_its_place_on_limited_new_nodes() -> None:
+    build = cluster().group("g", max=1, template=node("t", "4"))
+    build.pending(1, "3", name="large", owner="large", priority=1).pending(4, "1", name="small", owner="small")
+    plan = build.plan()
+    assert growth(plan) == {"g": (1, 2)}
+    assert "default/large-00000" in expected(plan)
