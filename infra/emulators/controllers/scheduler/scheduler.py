@@ -27,7 +27,7 @@ from infra.emulators.controllers.object_writes import (
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView, Surroundings
 from infra.emulators.controllers.scheduler.pod_and_node_info import InfoReader, NodeView, PodView, read_node, read_pod
 from infra.emulators.controllers.scheduler.predicates import Nowhere, judge
-from infra.emulators.kube.objects import KubeObject, clone, dig
+from infra.emulators.kube.objects import KubeObject, clone, conditions_of, dig
 from infra.emulators.kube.objects import condition as held_condition
 from infra.emulators.kube.store import ObjectStore
 
@@ -107,7 +107,7 @@ def place(pod: PodView, world: ClusterView, pick: Pick = least_used) -> Decision
     return Decision(pod, chosen.name, volumes=tuple(world.place(pod, chosen.name)))
 
 
-def _queue_order(pod: PodView) -> tuple[int, float]:
+def _queue_order(pod: PodView) -> tuple[int, str]:
     return -pod.priority, pod.created
 
 
@@ -148,6 +148,10 @@ def schedule_once(
     return place_all((pod for pod in views if waits(pod)), world, pick)
 
 
+def _was_looked_at(pod: PodView) -> bool:
+    return any(held.get("type") == "PodScheduled" for held in conditions_of(pod.raw))
+
+
 class FirstLooks:
     """The queue of a scheduler that looks at so many new pods a second. waits: whether pods are left."""
 
@@ -158,7 +162,7 @@ class FirstLooks:
 
     def take(self, pods: Sequence[PodView], now: float) -> list[PodView]:
         """Return the pods that it looks at now: those that it has seen before, and the next new ones."""
-        new = [pod for pod in pods if held_condition(pod.raw, "PodScheduled") is None]
+        new = [pod for pod in pods if not _was_looked_at(pod)]
         if self._rate == math.inf or not new:
             self.waits = False
             return list(pods)
