@@ -109,7 +109,8 @@ class _Attempts:
             if not best.placement.unplaced or self._budget.over(started + _SECONDS):
                 break
             other = self.make(way, order)
-            if other.placement.pods_by_priority > best.placement.pods_by_priority:
+            pods, most = other.placement.pods_by_priority, best.placement.pods_by_priority
+            if pods > most and sum(pods) > sum(most):
                 best, chosen = other, order
         return chosen
 
