@@ -100,9 +100,9 @@ class RateLimits:
 class _Booking:
     """One attempt to book calls, at one instant."""
 
-    def __init__(self, table: Table, own: RateSettings, calls: int, now: float) -> None:
-        self._table, self._item, self._now, self._calls = table, _item(own.key), now, calls
-        self._rate, self._burst = self._own = own.rate, own.burst
+    def __init__(self, table: Table, own_settings: RateSettings, calls: int, now: float) -> None:
+        self._table, self._item, self._now, self._calls = table, _item(own_settings.key), now, calls
+        self._rate, self._burst = self._own = own_settings.rate, own_settings.burst
 
     @property
     def _cost(self) -> float:

@@ -81,7 +81,6 @@ EXCEPTIONS = (
     UnusedException("infra/aws/template_check.py", ("BOTO_SESSION_REGION_NAME",), "a setting of cfn-lint"),
     UnusedException("infra/emulators/*server.py", ("*",), "http.server and socketserver call and read these"),
     UnusedException("infra/emulators/tcp_servers.py", ("block_on_close", "daemon_threads"), "socketserver reads these"),
-    UnusedException("infra/emulators/cherryservers/server.py", ("agent",), "a field of the request's log"),
     UnusedException("infra/tools/screenshots.py", ("do_GET", "log_message"), "http.server uses these by name"),
     UnusedException("infra/release/wheel_build.py", ("*Package*",), "setuptools takes these from pyproject.toml"),
     UnusedException("infra/emulators/fake_provider.py", ("exc",), "a parameter of the context manager protocol"),

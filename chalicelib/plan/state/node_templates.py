@@ -486,9 +486,10 @@ def _is_static_everywhere(
         return True
     name = pod.name.removesuffix(f"-{node.name}")
 
-    def has_it(other: Node) -> bool:
-        wanted = (pod.namespace, f"{name}-{other.name}")
-        return any(classes[one.cls].mirror and (one.namespace, one.name) == wanted for one in pods_on(other.name))
+    def has_it(settled_node: Node) -> bool:
+        wanted = (pod.namespace, f"{name}-{settled_node.name}")
+        pods = pods_on(settled_node.name)
+        return any(classes[one.cls].mirror and (one.namespace, one.name) == wanted for one in pods)
 
     return name != pod.name and len(settled_nodes) > 1 and all(map(has_it, settled_nodes))
 

@@ -350,11 +350,13 @@ def _spot_label(group: ScalingGroup, blueprint: Blueprint) -> dict[str, str]:
     return {SPOT_LABEL: blueprint.spot} if valid and not mixed else {}
 
 
-def possible_zones(group: ScalingGroup, instances: Iterable[ScalingInstance], template: Node | None) -> tuple[str, ...]:
+def possible_zones(
+    group: ScalingGroup, instances: Iterable[ScalingInstance], template_node: Node | None
+) -> tuple[str, ...]:
     """Return the zones in which a new node of a group with several VSwitches may be, as far as its instances show them;
-    "" stands for the others, since the zone of a VSwitch is not read. template: of the group,
-    of which a tag may set the zone."""
-    if len(set(group.v_switch_ids or ())) < 2 or (template is not None and ZONE in template.labels):
+    "" stands for the others, since the zone of a VSwitch is not read. template_node: of the
+    group; a tag may set its zone."""
+    if len(set(group.v_switch_ids or ())) < 2 or (template_node is not None and ZONE in template_node.labels):
         return ()
     return (*sorted({instance.zone_id for instance in instances} - {""}), "")
 

@@ -16,7 +16,7 @@ GIB = 2**30
 TYPE = "node.kubernetes.io/instance-type"
 
 
-class Storage:
+class StorageStory:
     """A driver with a capacity of its own on each node. amounts: node -> GiB; others: of nodes that are not named,
     None: they never publish. late: seconds after its creation until a node publishes."""
 
@@ -131,7 +131,7 @@ def reasons(story: HourOfJoins) -> list[str]:
 @pytest.mark.parametrize("late", [0.0, 60.0, 300.0], ids=str)
 def test_new_node_has_the_capacity_that_others_of_its_group_publish(late: float) -> None:
     story = full()
-    storage = Storage(story, late=late)
+    storage = StorageStory(story, late=late)
     for name in ("db-a", "db-b"):
         storage.deploy(name, 80)
 
@@ -145,7 +145,7 @@ def test_new_node_has_the_capacity_that_others_of_its_group_publish(late: float)
 
 def test_pod_that_no_node_of_the_group_could_hold_buys_nothing() -> None:
     story = full()
-    Storage(story).deploy("db", 101)
+    StorageStory(story).deploy("db", 101)
 
     story.play(HOUR)
 
@@ -155,7 +155,7 @@ def test_pod_that_no_node_of_the_group_could_hold_buys_nothing() -> None:
 
 def test_capacity_in_use_now_does_not_count_where_more_was_published() -> None:
     story = full()
-    storage = Storage(story)
+    storage = StorageStory(story)
     story.play(5 * MINUTE)
     storage.amounts = {"g-1": 10, "g-2": 20}
     for number in (1, 2):
@@ -172,7 +172,7 @@ def test_capacity_in_use_now_does_not_count_where_more_was_published() -> None:
 
 def test_learnt_capacity_survives_the_last_node() -> None:
     story = full()
-    storage = Storage(story)
+    storage = StorageStory(story)
     story.play(5 * MINUTE)
     story.delete_pods(*list(story.pods))
     story.play(40 * MINUTE)
@@ -188,7 +188,7 @@ def test_learnt_capacity_survives_the_last_node() -> None:
 
 def test_learnt_capacity_is_forgotten_with_the_machine_type() -> None:
     story = full()
-    storage = Storage(story)
+    storage = StorageStory(story)
     story.play(5 * MINUTE)
     assert story.memory.templates["g"].capacities == {"local": 100 * GIB}
 
@@ -203,7 +203,7 @@ def test_unknown_capacity_gets_one_attempt_that_is_not_promised() -> None:
     story = HourOfJoins()
     story.group("other", labelled(), size=2, max=2)
     story.group("g", labelled(), template=node_object("template"))
-    storage = Storage(story)
+    storage = StorageStory(story)
     storage.amounts = {"other-1": 1, "other-2": 1}
     for name in ("db-a", "db-b", "db-c"):
         storage.deploy(name, 80)
@@ -221,7 +221,7 @@ def test_attempt_whose_node_publishes_less_is_not_repeated() -> None:
     story = HourOfJoins()
     story.group("other", labelled(), size=2, max=2)
     story.group("g", labelled(), template=node_object("template"))
-    storage = Storage(story, others=50)
+    storage = StorageStory(story, others=50)
     storage.amounts = {"other-1": 1, "other-2": 1}
     storage.deploy("db", 80)
 
@@ -239,7 +239,7 @@ def test_driver_that_never_publishes_does_not_buy_without_end(known: bool) -> No
     story.group("g", labelled(), template=node_object("template"), size=2 if known else 0)
     for number in (1, 2) if known else ():
         story.deploy("old", 1, "4", "1Gi", on=f"g-{number}")
-    storage = Storage(story, others=None)
+    storage = StorageStory(story, others=None)
     storage.amounts = {"other-1": 1, "other-2": 1, **({"g-1": 100, "g-2": 100} if known else {})}
     storage.deploy("db", 80)
 
@@ -256,7 +256,7 @@ def test_group_whose_nodes_have_no_driver_is_not_tried() -> None:
     story.group("other", labelled(), size=2, max=2)
     story.group("g", lambda name, age: node_object(name), size=1)
     story.deploy("old", 1, "4", "1Gi", on="g-1")
-    storage = Storage(story, others=None)
+    storage = StorageStory(story, others=None)
     storage.amounts = {"other-1": 1, "other-2": 1}
     storage.deploy("db", 80)
 
@@ -267,7 +267,7 @@ def test_group_whose_nodes_have_no_driver_is_not_tried() -> None:
 
 def test_claim_of_a_class_that_binds_at_once_buys_nothing() -> None:
     story = full()
-    Storage(story, mode="Immediate").deploy("db", 10)
+    StorageStory(story, mode="Immediate").deploy("db", 10)
 
     story.play(10 * MINUTE)
 

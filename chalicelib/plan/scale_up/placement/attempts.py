@@ -64,10 +64,10 @@ class _Attempts:
         self._budget, self._round_robin = budget, RoundRobin()
         self.latest: Attempt | None = None
 
-    def make(self, way: Way | None = None, order: Way | None = None) -> Attempt:
-        """Return an attempt. way: how pods are placed on existing nodes; order: of the others on new nodes; None: the
-        scheduler's own."""
-        self.latest = buy_nodes(self._on_existing_nodes(way, order))
+    def make(self, way: Way | None = None, new_nodes_way: Way | None = None) -> Attempt:
+        """Return an attempt. way: how pods are placed on existing nodes; new_nodes_way: how the others are placed on
+        new ones; None: as the scheduler places them."""
+        self.latest = buy_nodes(self._on_existing_nodes(way, new_nodes_way))
         return self.latest
 
     def best_way(self, best: Attempt) -> Way | None:
@@ -114,15 +114,15 @@ class _Attempts:
                 best, chosen = other, order
         return chosen
 
-    def _on_existing_nodes(self, way: Way | None, order: Way | None = None) -> PlannedNodes:
+    def _on_existing_nodes(self, way: Way | None, new_nodes_way: Way | None = None) -> PlannedNodes:
         simulated, queue = self._simulated, self._pending.queue
         simulated.reset()
         search = ScaleUpSearch(self._state, simulated, expander_context(self._state, self._seed), self._budget)
         missing = enforce_min_size(self._state, search.limiter, {})
         minimum_nodes = {group: nodes for group, nodes in missing if group in search.candidates.shapes}
         existing = place_on_existing_nodes(search, queue, self._round_robin, way)
-        if order is not None:
-            unserved, _ = order(existing.unserved, simulated, self._round_robin)
+        if new_nodes_way is not None:
+            unserved, _ = new_nodes_way(existing.unserved, simulated, self._round_robin)
             existing = msgspec.structs.replace(existing, unserved=tuple(unserved))
         return PlannedNodes(search, queue, existing, minimum_nodes)
 
