@@ -34,7 +34,9 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
     announced, epoch seconds; 0.0: it has announced nothing. outdated: in what it differs from an instance that the
     group would create now, "" in nothing that is known. busy: what the vendor changes on it now, for instance a repair;
     repaired_by: who repairs it if it is sick; "" for nobody.
-    left_mark: a removal that is over has left a mark there, because of which it would be the first to go."""
+    left_mark: a removal that is over has left a mark there, because of which it would be the first to go. born: when it
+    was requested, epoch seconds, 0.0: unknown. Its node's age counts from it; it does not show that the vendor has
+    created anything."""
 
     id: str
     state: InstanceState = InstanceState.RUNNING
@@ -49,6 +51,7 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
     busy: str = ""
     repaired_by: str = ""
     left_mark: bool = False
+    born: float = 0.0
 
 
 class GroupOptions(msgspec.Struct, frozen=True, omit_defaults=True):

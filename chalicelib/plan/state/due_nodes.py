@@ -18,6 +18,7 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.policy import DriftAction, NodeLifecycle, RepairAction, RepairRule
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.node_age import earliest, instances_by_node
 from chalicelib.plan.state.pools import PoolNames
 from chalicelib.plan.state.renewals import JudgedNode, judge_successors
 
@@ -106,7 +107,7 @@ class _Inspection:
             if group.group.error:
                 continue
             judged.update(node.name for node in group.nodes)
-            machines = _instances(group)
+            machines = instances_by_node(group)
             of_group = {node.name: self._memory(node, group, machines.get(node.name)) for node in group.nodes}
             reason = self._too_many(group, of_group)
             unhealthy |= {} if reason is None else {name: reason}
@@ -183,7 +184,8 @@ class _Inspection:
         """Return when a node expires or has expired; None: never, or its age is not known."""
         if self.lifecycle.max_node_age is None or group.id not in self.named:
             return None
-        born = min((at for at in (node.created, instance.created if instance else 0.0) if at > 0), default=0.0)
+        of_machine = (instance.created, instance.born) if instance is not None else ()
+        born = earliest(node.created, *of_machine)
         return born + self._age_limit(node) if born else None
 
     # --- sickness and drift
@@ -255,13 +257,6 @@ class _Inspection:
 def _is_certain(due_node: DueNode) -> bool:
     """Return whether a node is due by now, as far as the time of its condition is concerned."""
     return due_node.held is None or due_node.held.code is not ReasonCode.NOT_SICK_LONG_ENOUGH
-
-
-def _instances(group: NodeGroupState) -> dict[str, Instance]:
-    """Return the instance of each node of a group, by the node's name."""
-    by_word = {word: machine for machine in group.group.instances for word in (machine.id, machine.node) if word}
-    machines = {node.name: by_word.get(node.name) or by_word.get(node.provider_id) for node in group.nodes}
-    return {name: machine for name, machine in machines.items() if machine is not None}
 
 
 def _not_after(condition: SickCondition, now: float) -> SickCondition:

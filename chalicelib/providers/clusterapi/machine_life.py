@@ -1,4 +1,5 @@
-"""What becomes of Machines: which of them are outdated, who repairs them, and which the infrastructure may take back.
+"""What becomes of Machines: how old they are, which of them are outdated, who repairs them, and which the
+infrastructure may take back.
 
 A Machine is outdated if the resource that owns it would create another one now. That is only stated where nobody but a
 user, or Outscaler, replaces it (docs/providers/clusterapi.md "Outdated Machines"):
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from chalicelib.model.node import Node
+from chalicelib.model.timestamps import instant
 from chalicelib.providers.clusterapi.api import DEPLOYMENT, HEALTH_CHECK, SET
 from chalicelib.providers.clusterapi.capi_state import ON_DELETE, CapiState, controller, latest_revision, revision_of
 from chalicelib.providers.clusterapi.models import (
@@ -34,6 +36,17 @@ _ROLLING = "RollingOut"
 _OUTDATED_TAINT = "node.cluster.x-k8s.io/outdated-revision"
 _SHOWN, _VERSION = 120, 40  # maximum characters of untrusted text, and of a version
 _MOST_CHECKS = 1000
+_TIME = 40  # characters; the API server writes 20
+
+# -- age
+
+
+def born(machine: CapiMachine, now: float) -> float:
+    """Return when the Machine was created, epoch seconds; 0.0 if that is unreadable or in the future."""
+    text = machine.metadata.creation_timestamp or ""
+    created = instant(text) if len(text) <= _TIME else 0.0
+    return created if created <= now else 0.0
+
 
 # -- outdated Machines
 

@@ -121,7 +121,7 @@ class OwnerReference(msgspec.Struct, frozen=True, gc=False):
 
 
 class Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """metadata; deletion_timestamp unchanged. generation: incremented with every change of the spec."""
+    """metadata; timestamps unchanged. generation: incremented with every change of the spec."""
 
     name: Name
     namespace: Name = ""
@@ -129,6 +129,7 @@ class Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     generation: Int64 = 0
+    creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     owner_references: list[OwnerReference] | None = None
 

@@ -49,7 +49,7 @@ from chalicelib.providers.clusterapi.instances import (
     pool_held,
     pool_stuck,
 )
-from chalicelib.providers.clusterapi.machine_life import Repairers, Revisions, is_interruptible, rollout, work_on
+from chalicelib.providers.clusterapi.machine_life import Repairers, Revisions, born, is_interruptible, rollout, work_on
 from chalicelib.providers.clusterapi.models import PAUSED, CapiAnnotations, CapiMachine, CapiResource, is_forgotten
 from chalicelib.providers.clusterapi.node_template import Infra, make_template, no_infrastructure, possible_zones
 from chalicelib.providers.clusterapi.settings import CapiSettings, any_matches
@@ -261,6 +261,7 @@ class _CapiGroupBuilder:
             busy=work_on(machine),
             repaired_by=self._repairers.of(machine),
             left_mark=is_forgotten(machine.mark(self._settings.keys) or "", self._patience.now) and not machine.leaving,
+            born=born(machine, self._patience.now),
         )
 
     def _error(self, candidate: _Candidate) -> str:

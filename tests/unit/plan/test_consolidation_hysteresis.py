@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
+import msgspec
 import pytest
 
+from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import ConsolidationMemory, Memory
 from chalicelib.model.policy import ConsolidationMode, NodeLimit
 from chalicelib.model.reason import ReasonCode
@@ -62,6 +64,28 @@ def test_cons_16_young_node_stays_and_takes_pods(age: float, until: float | None
     assert (result.goes, result.codes) == (["b", "c"], {"a": "NodeTooYoung"})
     assert result.reasons["a"].params == {"until": until}
     assert {place for removal in result.plan.removals for place in removal.destinations.values()} == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("born", "until"),
+    [(NOW - 1800.0, None), (NOW - 1799.0, NOW + 1.0), (NOW - 60.0, NOW + 1740.0), (NOW + 60.0, NOW + 1740.0)],
+)
+def test_young_node_object_of_an_old_machine_is_consolidated(born: float, until: float | None) -> None:
+    nodes = three_halves()
+    build = machines({"a": nodes["a"]}, created=NOW - 60.0)
+    build = grouped(machines({name: nodes[name] for name in "bc"}, build=build))
+    build.groups = [_born(group, "a", born) for group in build.groups]
+    result = decide(build)
+    assert ("a" in result.goes) is (until is None)
+    assert until is None or result.reasons["a"].params == {"until": until}
+
+
+def _born(group: NodeGroup, node: str, born: float) -> NodeGroup:
+    """The group with that birth of the machine of one node."""
+    instances = (
+        msgspec.structs.replace(machine, born=born) if machine.node == node else machine for machine in group.instances
+    )
+    return msgspec.structs.replace(group, instances=tuple(instances))
 
 
 def _halves(*, newest: Mapping[str, float], **more: Any) -> ClusterBuilder:

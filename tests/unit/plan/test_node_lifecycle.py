@@ -84,8 +84,21 @@ def test_a_node_expires_at_its_limit_and_not_before() -> None:
 
 
 def test_a_machine_older_than_its_node_object_counts() -> None:
-    build = machines(full_nodes("a", created=NOW - DAY), a={"created": OLD_NODE})
-    assert decide(build).bought == {"g": 1}
+    for field in ("created", "born"):
+        build = machines(full_nodes("a", created=NOW - DAY), a={field: OLD_NODE})
+        assert decide(build).bought == {"g": 1}, field
+
+
+@pytest.mark.parametrize("born", [NOW - DAY, NOW + DAY, -1.0, 0.0])
+def test_a_node_object_older_than_its_machine_keeps_its_age(born: float) -> None:
+    assert decide(machines(full_nodes("a"), a={"born": born})).bought == {"g": 1}
+    assert decide(machines(full_nodes("a", created=NOW - DAY), a={"born": born})).plan.lifecycle == ()
+
+
+def test_overdue_counts_from_the_machine_of_a_young_node_object() -> None:
+    build = machines(full_nodes("a", created=NOW - DAY), a={"born": NOW - 40 * DAY, "busy": "rollout"})
+    result = decide(build)
+    assert (result.held, result.notes) == ({"a": "GroupBusy"}, ["NodeOverdue"])
 
 
 def test_life_3_a_budget_limits_how_many_expired_nodes_go_at_once() -> None:

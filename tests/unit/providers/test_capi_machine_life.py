@@ -9,11 +9,17 @@ import msgspec
 
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.node import Node, Taint
-from chalicelib.providers.clusterapi.models import CapiHealthCheck
+from chalicelib.model.timestamps import parse_time
+from chalicelib.providers.clusterapi.capi_state import CapiState
+from chalicelib.providers.clusterapi.models import CapiHealthCheck, CapiResource
+from chalicelib.providers.clusterapi.node_groups import make_groups
+from chalicelib.providers.clusterapi.settings import read_settings
 from tests.cases import each_row
 from tests.contract.clusterapi.objects import (
     GROUP,
     Json,
+    as_machine,
+    as_resource,
     deployment,
     health_check,
     in_v1beta1,
@@ -295,3 +301,57 @@ def test_capi_unlisted_or_too_many_health_checks_may_repair_any_machine() -> Non
     many = checks(health_check("other", {"matchLabels": {"x": "y"}})) * 1001
     assert "more than 1000" in read(objects, health_checks=many).instances[0].repaired_by
     assert read(objects, health_checks=many[:1000]).instances[0].repaired_by == ""
+
+
+# -- age
+
+
+def created_at(obj: Json, created: object) -> Json:
+    """The same Machine with that creationTimestamp."""
+    return {**obj, "metadata": {**obj["metadata"], "creationTimestamp": created}}
+
+
+def ages(created: object) -> list[tuple[float, float]]:
+    """`born` and `created` of a Machine of a MachineDeployment and one of a MachinePool with that timestamp, read in
+    the first minute of 2026-05-02."""
+    objects = [
+        deployment("md-0"),
+        machine_set("ms", of="md-0"),
+        created_at(machine("m", "ms", provider_id="c:///1", node="n"), created),
+        pool("mp-0", ["c:///2"]),
+        created_at(pool_machine("p", "mp-0", provider_id="c:///2", node="o"), created),
+    ]
+    parsed = tuple(as_machine(obj) for obj in objects if obj["kind"] == "Machine")
+    resources: dict[str, tuple[CapiResource, ...]] = {
+        obj["kind"]: (as_resource(obj),) for obj in objects if obj["kind"] != "Machine"
+    }
+    nodes = (OURS, node("n", "c:///1"), node("o", "c:///2"))
+    observed = make_groups(
+        CapiState(resources, parsed), nodes, read_settings({}), (), now=parse_time("2026-05-02T00:00:30Z")
+    )
+    instances = [instance for group in observed.groups for instance in group.instances]
+    assert sorted(instance.node for instance in instances) == ["n", "o"]
+    return [(instance.born, instance.created) for instance in instances]
+
+
+def test_capi_machine_has_been_there_since_its_creation_timestamp() -> None:
+    assert ages("2026-05-01T00:00:00Z") == [(parse_time("2026-05-01T00:00:00Z"), 0.0)] * 2
+    assert ages("2026-05-02T00:00:30Z") == [(parse_time("2026-05-02T00:00:30Z"), 0.0)] * 2
+
+
+@each_row(
+    "created",
+    [
+        None,
+        "",
+        "yesterday",
+        "2026-05-01",
+        "2026-13-01T00:00:00Z",
+        "0001-01-01T00:00:00Z",
+        "2026-05-02T00:00:31Z",
+        "9999-12-31T23:59:59Z",
+        f"2026-05-01T00:00:00.{'0' * 1_000_000}Z",
+    ],
+)
+def test_capi_unreadable_or_future_creation_of_a_machine_is_no_age(created: object) -> None:
+    assert ages(created) == [(0.0, 0.0)] * 2

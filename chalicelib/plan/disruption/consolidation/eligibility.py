@@ -24,6 +24,7 @@ from chalicelib.plan.disruption.candidates import Candidate, Usage, blocked
 from chalicelib.plan.disruption.consolidation.costs import Costs
 from chalicelib.plan.disruption.consolidation.limits import OwnerMoves
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.node_age import NodeBirths
 from chalicelib.plan.state.pools import PoolNames
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.state.spot_market import is_fallback
@@ -76,6 +77,7 @@ class Eligibility:
         """rows: node -> why a replacement has it, or must not have it again yet."""
         self._state, self._costs, self._quiet, self._rows = state, costs, quiet, rows
         self._settings, self.named = state.policy.consolidation, named_groups(state)
+        self._births = NodeBirths()
 
     def ineligible(self, node: Node, group: NodeGroupState, state: ClusterState, usage: Usage) -> Reason | None:
         """Return why a node is not looked at, None if it is: a filter of find_candidates."""
@@ -89,7 +91,7 @@ class Eligibility:
         # A node that was bought because spot groups were not to be had goes as soon as one is.
         age = 0.0 if is_fallback(node, group, state) else self._settings.min_node_age
         for code, until in (
-            (ReasonCode.NODE_TOO_YOUNG, node.created + age),
+            (ReasonCode.NODE_TOO_YOUNG, self._births.of(node, group) + age),
             (ReasonCode.NOT_QUIET, self._quiet.memory_of(node)[1] + self._settings.quiet_time),
         ):
             if until > state.now:
