@@ -6,7 +6,7 @@ state, so it may be repeated or interrupted at any point:
     our operation is pending                   poll again
     our operation has failed                   failed with its class, if any target is left
     all targets gone or leaving                done
-    evicted, and still members                 poll again while the pool is changed; finally failed
+    evicted, and still there                   poll again while the pool is changed; finally failed
     placeholders among them                    lower the size first, never below what exists
     the vendor is changing the pool            poll again: it may be an eviction whose response was lost
     members, and the group stays at or above its minimum: evict
@@ -280,15 +280,18 @@ def _eviction(
 def _after_eviction(
     context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, pool: ExoscalePool, work: Work | None
 ) -> Outcome:
-    """Continue after an eviction whose operation has ended or is no longer known to the vendor."""
-    members = [name for name in targets.instances if name in pool.members]
-    if members and pool.busy:
-        return poll_later(operation, f"{pool.title} is being changed ({pool.states})")
-    members = list(_remaining(context, members))
-    if not members:
+    """Continue after an eviction whose operation has ended or is no longer known to the vendor. A machine that the pool
+    does not list any more may still exist."""
+    being_changed = poll_later(operation, f"{pool.title} is being changed ({pool.states})") if pool.busy else None
+    if being_changed is not None and not pool.members.isdisjoint(targets.instances):
+        return being_changed
+    remaining = _remaining(context, targets.instances)
+    if not remaining:
         return _succeeded(operation, targets)
-    names = ", ".join(members)
-    facts: dict[str, str | int] = {"removed": len(targets.instances) - len(members), "left": ",".join(members)}
+    if being_changed is not None:
+        return being_changed
+    names = ", ".join(remaining)
+    facts: dict[str, str | int] = {"removed": len(targets.instances) - len(remaining), "left": ",".join(remaining)}
     if work is not None and has_failed(work):
         return failure(f"{pool.title}: {names} could not be removed", work, {**facts, WORK: work.id})
     looks = counted(operation, LOOKS) + 1

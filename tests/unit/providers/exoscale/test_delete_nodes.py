@@ -161,6 +161,22 @@ def test_exoscale_eviction_that_succeeds_without_effect_finally_fails() -> None:
     assert len(zone.changes()) == 1
 
 
+@each_row("ending", [Ending("failure", "fault", "no"), NO_EFFECT])
+def test_exoscale_evicted_machine_that_left_its_pool_and_still_runs_is_not_removed(ending: Ending) -> None:
+    zone = sks(4)
+    name, gone, *_ = zone.machines(A)
+    zone.zone.end_next(A, ending)
+    operation = _begun(zone, remove(zone, 4, name, gone))
+    zone.settle()
+    del zone.pool(A).members[name]
+    zone.zone.vanish(gone)
+    outcome = drive(zone, operation)
+    assert isinstance(outcome, Failed)
+    assert (outcome.facts["removed"], outcome.facts["left"]) == (1, name)
+    zone.zone.set_state(name, "destroying")
+    assert isinstance(zone.build().poll(operation), Succeeded)
+
+
 def test_exoscale_removal_counts_machines_of_a_deleted_pool_as_removed() -> None:
     zone = sks(2)
     operation = remove(zone, 2, *zone.machines(A))
