@@ -285,7 +285,7 @@ class ListWatch:
         self._waits = False
         self.present_then = 0
         self.settled = self.stalled = not awaited
-        self._awaited = awaited
+        self.awaited = awaited
 
     @property
     def marked(self) -> bool:
@@ -361,7 +361,7 @@ class ListWatch:
     @property
     def waited_in_vain(self) -> bool:
         """Return whether no mark has come where only a mark counts."""
-        return self._only_marks and self._awaited and self.stalled
+        return self._only_marks and self.awaited and self.stalled
 
     def pause(self) -> float:
         """Return the longest pause before a change that the server had, in seconds."""
@@ -369,7 +369,7 @@ class ListWatch:
 
     def finish(self) -> None:
         """Keep nothing of what was taken."""
-        if not self._awaited:
+        if not self.awaited:
             self.present_then = self._present()
         for watch in self.watches:
             watch.finish(self.present_then)

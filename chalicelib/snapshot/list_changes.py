@@ -9,6 +9,10 @@ position that the server had then (ListState.complete_at). The position of nodes
 not ask for: an API server has one history for everything but what --etcd-servers-overrides moves, mostly events. Where
 that is not known in a pass, the next one learns it from what the watches have received since.
 
+Where the server pauses so long that silence says nothing, a pass waits for no watch of a short list. It compares the
+versions of the list's objects, after what the watch has brought, with those of the server's list (object_versions.py),
+and reads in full what differs.
+
 `compare` verifies lists that were followed. A busy cluster changes between two reads, so a list is asked for as it was
 at the version that was followed (`resourceVersionMatch: Exact`), unless the server has compacted that version.
 """
@@ -31,25 +35,25 @@ from chalicelib.kube.watch import MARKED_WITHIN, ChangedObject, ListWatch, Watch
 from chalicelib.snapshot.list_reader import ListReader
 from chalicelib.snapshot.list_state import READERS, FollowedList, ListState, OtherObjects, fold_list, reread
 from chalicelib.snapshot.listed_resources import RESOURCES, ListedResource
+from chalicelib.snapshot.object_versions import (
+    MOST,
+    Change,
+    Identity,
+    ObjectMeta,
+    ServerVersions,
+    begin_comparison,
+    followed_versions,
+    server_versions,
+)
 from chalicelib.snapshot.snapshot_builder import FoldedObjects, collector_paused
 
 _OPEN_WITHIN = 5.0  # seconds in which the watches must have answered; a list that has not is read again
-_FEW = 5_000  # objects that are read in less time than a mark takes to arrive, one or two seconds
+_PAUSES = "its watch pauses"
 COMPACTED = "not comparable: compacted"
 _MOST_NAMED = 20  # objects of a list whose names are given
 _EXPECTED = {"ADDED": False, "MODIFIED": True, "DELETED": True}  # type of a change -> whether its object is held before
 _PATHS = {resource.kind: resource.path for resource in RESOURCES}
 _LINE = msgspec.json.Decoder(ChangedObject)
-
-
-class _ObjectMeta(msgspec.Struct, gc=False, frozen=True):
-    name: str = ""
-    namespace: str = ""
-    resource_version: str = msgspec.field(default="", name="resourceVersion")
-
-
-class _Identity(msgspec.Struct, gc=False, frozen=True):
-    metadata: _ObjectMeta
 
 
 class _Position(msgspec.Struct, gc=False, frozen=True):
@@ -59,7 +63,7 @@ class _Position(msgspec.Struct, gc=False, frozen=True):
     items: list[msgspec.Raw] | None
 
 
-_IDENTITY = msgspec.json.Decoder(_Identity)
+_IDENTITY = msgspec.json.Decoder(Identity)
 _POSITION = msgspec.json.Decoder(_Position)
 
 
@@ -129,11 +133,13 @@ def follow(
         for resource in watched if pace.only_marks else _asked_in_any_case(watched, lists.passes):
             if not followed[resource.kind].settled or resource.kind == "Node":
                 positions.ask(resource, followed[resource.kind])
+        comparisons = _begin_comparisons(kube, lists, watched, followed, pool)
         others = OtherObjects(kube, lists, pool, rules=rules)
         within = MARKED_WITHIN if pace.only_marks else _OPEN_WITHIN
         wait_for(followed.values(), changed, means.monotonic() + within, means.monotonic)
         with collector_paused():
-            changes = _fold_all(kube, lists, followed, positions.all(), others, pool, now, pace, pause)
+            compared = {kind: server_versions(parts) for kind, parts in comparisons.items()}
+            changes = _fold_all(kube, lists, followed, compared, positions.all(), others, pool, now, pace, pause)
             return msgspec.structs.replace(changes, short=tuple(dict.fromkeys((*late, *changes.short))))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -194,8 +200,8 @@ def _list_watch(
         return watch
 
     kind = resource.kind
-    # Whether to wait for the list takes less time than to read it.
-    awaited = not pace.only_marks or (kind not in pace.unmarked and lists.builder.objects.count(kind) > _FEW)
+    # Whether to wait for the list takes less time than to read it: a mark arrives after one or two seconds.
+    awaited = not pace.only_marks or (kind not in pace.unmarked and lists.builder.objects.count(kind) > MOST)
     list_watch = ListWatch(
         opened,
         lists.versions[kind],
@@ -254,10 +260,29 @@ def _position(kube: KubeClient, resource: ListedResource) -> ListMeta:
     return ListMeta(resource_version=page.meta.resource_version, remaining=count)
 
 
+def _begin_comparisons(
+    kube: KubeClient,
+    lists: ListState,
+    watched: Sequence[ListedResource],
+    followed: Mapping[str, ListWatch],
+    executor: Executor,
+) -> dict[str, ListReader]:
+    """Start comparing the lists for whose watches no pass waits, but for those that are read in full at once."""
+    versions = lists.object_versions
+    return {
+        resource.kind: begin_comparison(kube, resource, executor, lists.check)
+        for resource in watched
+        if not followed[resource.kind].awaited
+        and versions.of(resource.kind) is not None
+        and resource.kind not in versions.at_once
+    }
+
+
 def _fold_all(
     kube: KubeClient,
     lists: ListState,
     followed: Mapping[str, ListWatch],
+    compared: Mapping[str, ServerVersions | None],
     positions: Mapping[str, ListMeta],
     others: OtherObjects,
     executor: Executor,
@@ -270,25 +295,29 @@ def _fold_all(
             raise ServerBehind(kind)
     again: dict[str, str] = {}
     count = 0
+    unchecked = _UncheckedLists(lists, followed)
     for kind, watch in followed.items():
         pause = max(pause, watch.pause())
         if watch.waited_in_vain:
             pace.unmarked.add(kind)
         try:
-            count += _fold(lists, kind, watch, positions.get(kind))
+            count += _fold(lists, kind, watch, compared, positions.get(kind))
         except _Misfit as misfit:
             again[kind] = str(misfit)
             if isinstance(misfit, _Short) and not watch.stalled:
                 pause = max(pause, pace.quiet)
         else:
-            if watch.marked:
+            if watch.marked or kind in compared:
                 lists.complete_at[kind] = now
         if isinstance(watch.watches[0].error, Forbidden):
             lists.unwatched.add(kind)
-        watch.finish()
+        if kind not in unchecked.watches:
+            watch.finish()
     pace.note(pause)
+    lists.object_versions.records = pace.only_marks
     again |= {resource.kind: "not watched" for resource in RESOURCES if resource.kind not in followed}
     reread(kube, lists, [resource for resource in RESOURCES if resource.kind in again], executor)
+    unchecked.finish()
     lists.complete_at |= dict.fromkeys(again, now)
     for kind, watch in followed.items():
         version = number_of(lists.versions.get(kind, ""))
@@ -297,10 +326,75 @@ def _fold_all(
     return Changes(count, again, tuple(kind for kind, watch in followed.items() if watch.paused))
 
 
-def _fold(lists: ListState, kind: str, watch: ListWatch, list_meta: ListMeta | None) -> int:
-    """Fold the changes of one list and return their number. Raises _Misfit."""
+class _UncheckedLists:
+    """Lists that are read in full without a comparison: whether one would have been enough. Their watches are finished
+    when that is known."""
+
+    def __init__(self, lists: ListState, followed: Mapping[str, ListWatch]) -> None:
+        self._lists = lists
+        self._before: dict[str, Mapping[str, int]] = {}
+        versions = lists.object_versions
+        for kind in versions.at_once.keys() & followed.keys():
+            before = versions.of(kind)
+            if before is not None and followed[kind].stalled:
+                self._before[kind] = before
+        self.watches = {kind: followed[kind] for kind in self._before}
+
+    def finish(self) -> None:
+        """Let the next pass compare what would not have had to be read in full."""
+        versions = self._lists.object_versions
+        for kind, watch in self.watches.items():
+            changes = _changes_brought(watch.watches[0])
+            until = number_of(self._lists.versions.get(kind, ""))
+            if versions.of(kind) == followed_versions(self._before[kind], changes, until):
+                versions.note_likeness(kind)
+            watch.finish()
+
+
+def _changes_brought(watch: Watch) -> list[Change]:
+    try:
+        return [Change(change.type, meta) for change, meta in _brought(watch)]
+    except _Misfit:
+        return []
+
+
+def _brought(watch: Watch) -> list[tuple[ChangedObject, ObjectMeta]]:
+    """Return the changes that a watch has brought so far. Raises _Misfit."""
+    lines = [_decoded(line) for line in watch.lines()[0]]
+    return [(change, meta) for change, meta in lines if change.type != "BOOKMARK"]
+
+
+def _fold_compared(lists: ListState, kind: str, watch: Watch, server: ServerVersions | None) -> int:
+    """Fold the changes of a list up to the version of the server's list, if they make it that list; a watch that
+    pauses may have brought too little. Return their number. Raises _Misfit, ServerBehind."""
+    before = lists.object_versions.of(kind)
+    if server is None or before is None:
+        raise _Short(_PAUSES)
+    if server.version < number_of(lists.versions[kind]):
+        raise ServerBehind(kind)
+    brought = [(change, meta) for change, meta in _brought(watch) if number_of(meta.resource_version) <= server.version]
+    changes = [Change(change.type, meta) for change, meta in brought]
+    if followed_versions(before, changes, server.version) != server.objects:
+        lists.object_versions.note_difference(kind)
+        raise _Short(_PAUSES)
+    for change, meta in brought:
+        _apply(lists, kind, change, meta)
+    lists.versions[kind] = str(server.version)
+    return len(brought)
+
+
+def _fold(
+    lists: ListState,
+    kind: str,
+    watch: ListWatch,
+    compared: Mapping[str, ServerVersions | None],
+    list_meta: ListMeta | None,
+) -> int:
+    """Fold the changes of one list and return their number. Raises _Misfit, ServerBehind."""
+    if kind in compared:
+        return _fold_compared(lists, kind, watch.watches[0], compared[kind])
     if watch.stalled:
-        raise _Short("its watch pauses")
+        raise _Short(_PAUSES)
     first, *checks = watch.watches
     version, count = _fold_watch(lists, kind, first, number_of(lists.versions[kind]))
     for check in checks:  # begins with what the watch before it has brought since
@@ -342,7 +436,7 @@ def _fold_watch(lists: ListState, kind: str, watch: Watch, version: int, *, repe
     return version, count
 
 
-def _decoded(line: bytes) -> tuple[ChangedObject, _ObjectMeta]:
+def _decoded(line: bytes) -> tuple[ChangedObject, ObjectMeta]:
     """Return a change, and what identifies its object. Raises _Misfit."""
     try:
         change = _LINE.decode(line)
@@ -353,7 +447,7 @@ def _decoded(line: bytes) -> tuple[ChangedObject, _ObjectMeta]:
         raise _Misfit("a change cannot be decoded") from None
 
 
-def _apply(lists: ListState, kind: str, change: ChangedObject, meta: _ObjectMeta) -> None:
+def _apply(lists: ListState, kind: str, change: ChangedObject, meta: ObjectMeta) -> None:
     """Fold one change. Raises _Misfit."""
     objects = lists.builder.objects
     exists = objects.holds(kind, meta.namespace, meta.name)
@@ -363,6 +457,7 @@ def _apply(lists: ListState, kind: str, change: ChangedObject, meta: _ObjectMeta
         objects.remove(kind, meta.namespace, meta.name)
     if change.type != "DELETED":
         lists.builder.add_object(change.object, kind, _PATHS[kind])
+    lists.object_versions.note_change(kind, Change(change.type, meta))
 
 
 class Comparison(msgspec.Struct, frozen=True):

@@ -27,7 +27,7 @@ import msgspec
 
 from chalicelib.kube.client import KubeClient
 from chalicelib.kube.errors import Expired, Unavailable
-from chalicelib.kube.list_page import ReadBounds, TypedPage
+from chalicelib.kube.list_page import ReadBounds, TypedList, TypedPage
 from chalicelib.kube.transport import JSON, METADATA_ONLY, TOO_LARGE
 from chalicelib.snapshot.class_table import unbounded
 from chalicelib.snapshot.listed_resources import ListedResource
@@ -120,7 +120,8 @@ class ListReader:
     """Iterates over the pages of one list, each as soon as it is complete. Starts reading at once.
 
     rates: how fast the cluster's pages arrive; None: they are compressed. at: the resourceVersion at which the list is
-    read, "" for the present one. check: called when a page has arrived, see ClassTable.
+    read, "" for the present one. check: called when a page has arrived, see ClassTable. decode: what is read of a page,
+    None for its objects.
 
     Iterating raises ClusterError: Expired if the server no longer has that version, or if the token of a page expires
     again and again; Unavailable for a list of more pages or bytes than the limits allow. It raises what check raises.
@@ -136,12 +137,13 @@ class ListReader:
         *,
         at: str = "",
         check: Callable[[], None] = unbounded,
+        decode: Callable[[bytes], TypedList] | None = None,
     ) -> None:
         self._check = check
         self._first = {"resourceVersion": at, "resourceVersionMatch": "Exact"} if at else {}
         self._kube, self._resource, self._pool, self._bounds, self._rates = kube, resource, executor, bounds, rates
         self._requested = 0
-        self._decode = LISTINGS[resource.kind].decode
+        self._decode = decode or LISTINGS[resource.kind].decode
         self._accept = METADATA_ONLY if resource.metadata else JSON
         self._limit = FIRST
         self._lock = threading.RLock()  # a pool of the emulation reads at once, in this thread

@@ -34,6 +34,7 @@ from chalicelib.policy.horizontal_node_autoscaler import KIND
 from chalicelib.snapshot.class_table import unbounded
 from chalicelib.snapshot.list_reader import ListPart, ListReader, PageRates, map_large_buffers
 from chalicelib.snapshot.listed_resources import PRIORITY_CONFIG, RESOURCES, RULE_OBJECTS, ListedResource
+from chalicelib.snapshot.object_versions import ObjectVersions
 from chalicelib.snapshot.snapshot_builder import SnapshotBuilder, collector_paused
 from chalicelib.snapshot.storage import PRIORITIES
 
@@ -78,7 +79,8 @@ class ListState:
 
     versions: resourceVersion of each list by kind, for those that can be followed. unwatched: kinds for which the
     account may not watch. followed: lists at the end of the last pass. complete_at: an instant as of which a list is
-    known to be complete, where that is later than the base; seconds of a monotonic clock.
+    known to be complete, where that is later than the base; seconds of a monotonic clock. object_versions: of the lists
+    that were read while the server paused.
     """
 
     def __init__(self, namespace: str) -> None:
@@ -92,6 +94,7 @@ class ListState:
         self.unwatched: set[str] = set()
         self.followed: dict[str, FollowedList] = {}
         self.complete_at: dict[str, float] = {}
+        self.object_versions = ObjectVersions()
         self.check = unbounded
 
     def bound(self, check: Callable[[], None]) -> None:
@@ -118,7 +121,13 @@ class ListState:
         objects = self.builder.objects
         others = sum(objects.count(kind) for kind in objects.by_kind if kind not in ("Pod", "Node"))
         pods, nodes = len(objects.pods), len(objects.nodes)
-        return pods * _PER_POD + nodes * _PER_NODE + others * _PER_OBJECT + objects.table.memory
+        return (
+            pods * _PER_POD
+            + nodes * _PER_NODE
+            + others * _PER_OBJECT
+            + objects.table.memory
+            + self.object_versions.size()
+        )
 
     def complete_since(self) -> float:
         """Return the instant as of which all lists are known to be complete; seconds of a monotonic clock."""
@@ -132,11 +141,14 @@ def read_lists(
     rules: bool,
     rates: PageRates | None = None,
     check: Callable[[], None] = unbounded,
+    paused: bool = False,
 ) -> ListState:
-    """Read everything. namespace, rules, check: see live_cluster.read_live_cluster. rates: see ListReader. Raises
-    ClusterError, MemoryExceeded."""
+    """Read everything. namespace, rules, check: see live_cluster.read_live_cluster. rates: see ListReader. paused:
+    whether the server is known to pause, so that the next pass compares versions. Raises ClusterError,
+    MemoryExceeded."""
     map_large_buffers()
     lists = ListState(namespace)
+    lists.object_versions.records = paused
     lists.bound(check)
     with collector_paused(), ThreadPoolExecutor(READERS, thread_name_prefix="list") as pool:
         try:
@@ -172,10 +184,12 @@ def fold_list(resource: ListedResource, parts: Iterable[ListPart], lists: ListSt
                 if number_of(part.page.meta.resource_version):
                     lists.versions[kind] = part.page.meta.resource_version
             builder.add_page(part.page.body, resource.path, kind, part.page.listing)
+            lists.object_versions.note_page(kind, part.page.body, first=part.first)
     except (Forbidden, NotFound) as refusal:
         if resource.required:
             raise
         lists.versions.pop(kind, None)
+        lists.object_versions.forget(kind)
         builder.reset(kind)
         builder.gap(MissingData(kind, refusal.message, place=resource.path, affected_decisions=resource.weakens))
     except MemoryExceeded as error:

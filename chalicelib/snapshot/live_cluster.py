@@ -244,6 +244,7 @@ def _read_with_kept(
             )
     kube.begin_lists()
     lists = None  # not needed any more; a full read needs its memory
-    lists = read_lists(kube, namespace, rules=rules, rates=kept.rates(cluster, kube), check=check)
+    rates, paused = kept.rates(cluster, kube), kept.pace(cluster, kube).only_marks
+    lists = read_lists(kube, namespace, rules=rules, rates=rates, check=check, paused=paused)
     kept.put(cluster, lists.begin(origin, kube, kept.now()))
     return lists, ReadResult(ReadScope.FULL, reason)

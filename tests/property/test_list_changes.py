@@ -66,8 +66,11 @@ def read(server: ApiServer, kept: KeptLists | None, results: list[ReadResult]) -
     )
 
 
-def histories(seed: int, disturb: Callable[[ApiServer, random.Random], None]) -> list[ReadResult]:
-    """Compare both ways of reading after each of some bursts of changes, and return how the one was read."""
+def histories(
+    seed: int, disturb: Callable[[ApiServer, random.Random], None], *, pause: float = 0.0
+) -> list[ReadResult]:
+    """Compare both ways of reading after each of some bursts of changes, and return how the one was read. pause: for
+    how long the server's watches are known to pause, in seconds."""
     draws, results = random.Random(seed), list[ReadResult]()
     kept = KeptLists(10**9, lambda: 0.0, quiet=UNTIL_ENDED)
     with ApiServer(ObjectStore(lambda: NOW, seed=seed), longest_watch=0) as server:
@@ -76,6 +79,7 @@ def histories(seed: int, disturb: Callable[[ApiServer, random.Random], None]) ->
             history.happen(draws.choice((0, 1, 6, 15)))
             if number:
                 disturb(server, draws)
+            kept.pace("prod", client_of(server)).note(pause)
             changes = read(server, kept, results)
             server.faults.clear()
             full = read(server, None, [])
@@ -103,3 +107,17 @@ def test_lost_doubled_reordered_and_compacted_changes_never_change_a_plan(seed: 
     scopes = Counter(each.scope for each in results)
     assert scopes[ReadScope.CHANGES] > PASSES // 2
     assert any(each.reread for each in results)
+
+
+@pytest.mark.parametrize("seed", range(8, 14))
+def test_changes_of_a_server_that_pauses_are_never_missed(seed: int) -> None:
+    """Its watches bring all changes, none, or what a fault leaves of them."""
+
+    def disturb(server: ApiServer, draws: random.Random) -> None:
+        silent = KubeFault(path="watch=1", edit=lambda _: b"", times=-1)
+        server.faults.add(draws.choice((*[silent] * len(FAULTS), *FAULTS)))
+        if draws.random() < 0.3:
+            server.store.forget(draws.choice(("pods", "nodes")))
+
+    results = histories(seed, disturb, pause=2.0)
+    assert any(each.scope is ReadScope.CHANGES and len(each.reread) < 5 for each in results)

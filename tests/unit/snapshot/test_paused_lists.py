@@ -1,0 +1,173 @@
+"""Lists of a server that pauses for so long that silence says nothing: they are compared by versions."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.kube.client import KubeClient
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.snapshot.list_reader import FIRST
+from chalicelib.snapshot.list_state import ListState
+from chalicelib.snapshot.listed_resources import RESOURCES, ListedResource
+from chalicelib.snapshot.live_cluster import KeptLists, ReadResult, read_live_cluster
+from infra.emulators.kube.faults import KubeFault
+from infra.emulators.kube.server import ApiServer
+from tests.contract.kube_api.cluster import NOW, filled_store
+from tests.property.cluster_history import UNTIL_ENDED, client_of
+from tests.property.pausing_server import FollowedServer, PausingServer, VirtualTime
+
+CSI_NODE = next(resource for resource in RESOURCES if resource.kind == "CSINode")
+PAUSE = 2.0  # seconds
+MOST_READ_AGAIN = 4  # of 15 lists
+PASSES = 20
+_CLUSTER_WIDE = {"Node", "Namespace", "PersistentVolume", "StorageClass", "CSINode", "CSIDriver"}
+SILENT = KubeFault(path="watch=1", edit=lambda _: b"", times=-1)
+
+
+def written(resource: ListedResource, name: str) -> dict[str, Any]:
+    meta = {"name": name} if resource.kind in _CLUSTER_WIDE else {"name": name, "namespace": "app"}
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "main", "image": "i"}]}}
+    specs: dict[str, Any] = {"Pod": template["spec"], "PodDisruptionBudget": {"minAvailable": 1}}
+    spec = specs.get(resource.kind, {"template": template, "selector": {"matchLabels": {"app": name}}})
+    return {"metadata": meta, "spec": spec}
+
+
+@dataclass
+class PausingCluster:
+    """A cluster whose watches bring nothing, and a process that knows that they pause."""
+
+    server: ApiServer
+    results: list[ReadResult] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.kept = KeptLists(10**9, lambda: 0.0, quiet=UNTIL_ENDED)
+
+    def full(self) -> Snapshot:
+        return read_live_cluster("prod", client_of(self.server), lambda _: ((), ()), NOW)
+
+    def read(self) -> Snapshot:
+        kube: KubeClient = self.kept.client("prod", client_of(self.server))
+        self.kept.pace("prod", kube).note(PAUSE)
+        return read_live_cluster("prod", kube, lambda _: ((), ()), NOW, kept=self.kept, report=self.results.append)
+
+    def read_again(self) -> list[str]:
+        """Make a pass that must have the snapshot of a full read; return the kinds of the lists that it has read."""
+        assert msgspec.json.encode(self.read()) == msgspec.json.encode(self.full())
+        return list(self.results[-1].reread)
+
+    @property
+    def lists(self) -> ListState:
+        lists = self.kept.kept("prod")
+        assert lists is not None
+        return lists
+
+
+@pytest.fixture
+def cluster() -> Iterator[PausingCluster]:
+    store = filled_store()
+    for resource in RESOURCES:
+        store.create(resource.plural, written(resource, "first"), resource.group)
+    with ApiServer(store, longest_watch=0) as server:
+        server.faults.add(SILENT)
+        cluster = PausingCluster(server)
+        cluster.read()
+        yield cluster
+
+
+def changed(cluster: PausingCluster, resource: ListedResource, name: str = "first") -> None:
+    store, namespace = cluster.server.store, "" if resource.kind in _CLUSTER_WIDE else "app"
+    found = store.get(resource.plural, name, namespace, resource.group)
+    assert found is not None
+    count = int(found["metadata"].get("labels", {}).get("changes", "0"))
+    found["metadata"]["labels"] = {"changes": str(count + 1)}
+    store.update(resource.plural, found, resource.group)
+
+
+def test_no_list_without_changes_is_read_again_where_the_server_pauses(cluster: PausingCluster) -> None:
+    assert [cluster.read_again() for _ in range(PASSES)] == [[]] * PASSES
+
+
+def test_process_that_learns_of_the_pauses_reads_the_lists_once(cluster: PausingCluster) -> None:
+    cluster.lists.object_versions.records = False
+    for resource in RESOURCES:
+        cluster.lists.object_versions.forget(resource.kind)
+    assert [len(cluster.read_again()) for _ in range(3)] == [len(RESOURCES), 0, 0]
+
+
+@pytest.mark.parametrize("resource", RESOURCES, ids=lambda resource: resource.kind)
+@pytest.mark.parametrize("what", ["changed", "added", "removed"])
+def test_change_that_a_paused_watch_has_not_brought_is_never_missed(
+    cluster: PausingCluster, resource: ListedResource, what: str
+) -> None:
+    namespace = "" if resource.kind in _CLUSTER_WIDE else "app"
+    if what == "changed":
+        changed(cluster, resource)
+    elif what == "added":
+        cluster.server.store.create(resource.plural, written(resource, "second"), resource.group)
+    else:
+        cluster.server.store.remove(resource.plural, "first", namespace, resource.group)
+    assert cluster.read_again() == [resource.kind]
+
+
+def test_fewer_than_5_of_15_lists_are_read_again_while_two_change(cluster: PausingCluster) -> None:
+    nodes, pods, *_ = RESOURCES
+    for _ in range(PASSES):
+        changed(cluster, nodes)
+        changed(cluster, pods)
+        assert cluster.read_again() == ["Node", "Pod"]
+
+
+def test_list_that_is_quiet_again_is_compared_again(cluster: PausingCluster) -> None:
+    changed(cluster, RESOURCES[0])
+    assert [cluster.read_again() for _ in range(3)] == [["Node"], ["Node"], []]
+
+
+def test_list_that_has_differed_is_read_at_once_without_a_comparison(cluster: PausingCluster) -> None:
+    changed(cluster, RESOURCES[0])
+    cluster.read_again()
+    changed(cluster, RESOURCES[0])
+    before = len(cluster.server.requests)
+    cluster.read()
+    lists = [each.path for each in cluster.server.requests[before:] if each.path == "/api/v1/nodes?limit=1000"]
+    assert len(lists) == 1
+
+
+def test_long_list_that_differs_again_and_again_is_compared_less_often(cluster: PausingCluster) -> None:
+    for number in range(FIRST):
+        cluster.server.store.create("csinodes", written(CSI_NODE, f"more-{number}"), CSI_NODE.group)
+    cluster.read()
+    compared: list[int] = []
+    for number in range(24):
+        if compared and compared[-1] == number - 1:
+            changed(cluster, CSI_NODE)
+        if "CSINode" not in cluster.read_again():
+            compared.append(number)
+    apart = [later - earlier for earlier, later in itertools.pairwise(compared)]
+    assert apart == sorted(apart)
+    assert apart[-1] > apart[0]
+
+
+@pytest.mark.parametrize("status", [403, 404, 410])
+def test_list_that_cannot_be_compared_is_read_in_full(cluster: PausingCluster, status: int) -> None:
+    cluster.server.faults.add(KubeFault(path=r"/csinodes\?limit", status=status))
+    assert cluster.read_again() == ["CSINode"]
+
+
+def test_changes_that_a_paused_watch_has_brought_are_followed() -> None:
+    """Where most changes arrive in time, the list of pods is read again in few passes, and never outdated."""
+    draws, time = random.Random(5), VirtualTime()
+    server = PausingServer(time, 300, lambda: PAUSE if draws.random() < 0.02 else 0.0005)
+    process = FollowedServer(server, time)
+    process.pace.note(PAUSE)
+    read_again = [process.run(3).reread for _ in range(PASSES)]
+    assert process.missed == 0
+    assert len(read_again[0]) == len(RESOURCES)
+    assert max(len(kinds) for kinds in read_again[1:]) <= MOST_READ_AGAIN
+    assert sum("Pod" in kinds for kinds in read_again[1:]) < PASSES / 2
