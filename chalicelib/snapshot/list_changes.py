@@ -37,8 +37,8 @@ from chalicelib.snapshot.list_state import READERS, FollowedList, ListState, Oth
 from chalicelib.snapshot.listed_resources import RESOURCES, ListedResource
 from chalicelib.snapshot.object_versions import (
     MOST,
-    Change,
     Identity,
+    ObjectChange,
     ObjectMeta,
     ServerVersions,
     begin_comparison,
@@ -351,9 +351,9 @@ class _UncheckedLists:
             watch.finish()
 
 
-def _changes_brought(watch: Watch) -> list[Change]:
+def _changes_brought(watch: Watch) -> list[ObjectChange]:
     try:
-        return [Change(change.type, meta) for change, meta in _brought(watch)]
+        return [ObjectChange(change.type, meta) for change, meta in _brought(watch)]
     except _Misfit:
         return []
 
@@ -373,7 +373,7 @@ def _fold_compared(lists: ListState, kind: str, watch: Watch, server: ServerVers
     if server.version < number_of(lists.versions[kind]):
         raise ServerBehind(kind)
     brought = [(change, meta) for change, meta in _brought(watch) if number_of(meta.resource_version) <= server.version]
-    changes = [Change(change.type, meta) for change, meta in brought]
+    changes = [ObjectChange(change.type, meta) for change, meta in brought]
     if followed_versions(before, changes, server.version) != server.objects:
         lists.object_versions.note_difference(kind)
         raise _Short(_PAUSES)
@@ -457,7 +457,7 @@ def _apply(lists: ListState, kind: str, change: ChangedObject, meta: ObjectMeta)
         objects.remove(kind, meta.namespace, meta.name)
     if change.type != "DELETED":
         lists.builder.add_object(change.object, kind, _PATHS[kind])
-    lists.object_versions.note_change(kind, Change(change.type, meta))
+    lists.object_versions.note_change(kind, ObjectChange(change.type, meta))
 
 
 class Comparison(msgspec.Struct, frozen=True):

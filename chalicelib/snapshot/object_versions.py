@@ -56,7 +56,7 @@ class ServerVersions(msgspec.Struct, frozen=True):
     objects: Mapping[str, int]
 
 
-class Change(msgspec.Struct, frozen=True):
+class ObjectChange(msgspec.Struct, frozen=True):
     """A change that a watch has brought. type: ADDED, MODIFIED or DELETED."""
 
     type: str
@@ -128,13 +128,13 @@ class ObjectVersions:
         if self.at_once[kind] <= 0:
             del self.at_once[kind]
 
-    def note_change(self, kind: str, change: Change) -> None:
+    def note_change(self, kind: str, change: ObjectChange) -> None:
         """Record a change that was folded."""
         if kind in self._kinds:
             _change(self._kinds[kind], change)
 
 
-def followed_versions(objects: Mapping[str, int], changes: Iterable[Change], until: int) -> dict[str, int]:
+def followed_versions(objects: Mapping[str, int], changes: Iterable[ObjectChange], until: int) -> dict[str, int]:
     """Return the versions of a list's objects after the changes up to a version."""
     followed = dict(objects)
     for change in changes:
@@ -175,11 +175,11 @@ def _page_versions(body: bytes) -> dict[str, int] | None:
         return None
 
 
-def _versions(page: _Identities | None) -> dict[str, int] | None:
+def _versions(identities: _Identities | None) -> dict[str, int] | None:
     """Return the versions of the objects of a page, None where one has no name or no version."""
-    if page is None:
+    if identities is None:
         return None
-    metas = [item.metadata for item in page.items or ()]
+    metas = [item.metadata for item in identities.items or ()]
     versions = {_key(meta): number_of(meta.resource_version) for meta in metas}
     return versions if all(versions.values()) and all(meta.name for meta in metas) else None
 
@@ -188,7 +188,7 @@ def _key(meta: ObjectMeta) -> str:
     return f"{meta.namespace}/{meta.name}"
 
 
-def _change(objects: dict[str, int], change: Change) -> None:
+def _change(objects: dict[str, int], change: ObjectChange) -> None:
     if change.type == "DELETED":
         objects.pop(_key(change.meta), None)
     else:
