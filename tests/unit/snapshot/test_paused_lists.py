@@ -5,68 +5,20 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
 
-import msgspec
 import pytest
 
-from chalicelib.kube.client import KubeClient
-from chalicelib.model.snapshot import Snapshot
 from chalicelib.snapshot.list_reader import FIRST
-from chalicelib.snapshot.list_state import ListState
 from chalicelib.snapshot.listed_resources import RESOURCES, ListedResource
-from chalicelib.snapshot.live_cluster import KeptLists, ReadResult, read_live_cluster
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
-from tests.contract.kube_api.cluster import NOW, filled_store
-from tests.property.cluster_history import UNTIL_ENDED, client_of
+from tests.contract.kube_api.cluster import filled_store
+from tests.property.paused_cluster import CLUSTER_WIDE, PAUSE, SILENT, PausingCluster, changed, written
 from tests.property.pausing_server import FollowedServer, PausingServer, VirtualTime
 
 CSI_NODE = next(resource for resource in RESOURCES if resource.kind == "CSINode")
-PAUSE = 2.0  # seconds
 MOST_READ_AGAIN = 4  # of 15 lists
 PASSES = 20
-_CLUSTER_WIDE = {"Node", "Namespace", "PersistentVolume", "StorageClass", "CSINode", "CSIDriver"}
-SILENT = KubeFault(path="watch=1", edit=lambda _: b"", times=-1)
-
-
-def written(resource: ListedResource, name: str) -> dict[str, Any]:
-    meta = {"name": name} if resource.kind in _CLUSTER_WIDE else {"name": name, "namespace": "app"}
-    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "main", "image": "i"}]}}
-    specs: dict[str, Any] = {"Pod": template["spec"], "PodDisruptionBudget": {"minAvailable": 1}}
-    spec = specs.get(resource.kind, {"template": template, "selector": {"matchLabels": {"app": name}}})
-    return {"metadata": meta, "spec": spec}
-
-
-@dataclass
-class PausingCluster:
-    """A cluster whose watches bring nothing, and a process that knows that they pause."""
-
-    server: ApiServer
-    results: list[ReadResult] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.kept = KeptLists(10**9, lambda: 0.0, quiet=UNTIL_ENDED)
-
-    def full(self) -> Snapshot:
-        return read_live_cluster("prod", client_of(self.server), lambda _: ((), ()), NOW)
-
-    def read(self) -> Snapshot:
-        kube: KubeClient = self.kept.client("prod", client_of(self.server))
-        self.kept.pace("prod", kube).note(PAUSE)
-        return read_live_cluster("prod", kube, lambda _: ((), ()), NOW, kept=self.kept, report=self.results.append)
-
-    def read_again(self) -> list[str]:
-        """Make a pass that must have the snapshot of a full read; return the kinds of the lists that it has read."""
-        assert msgspec.json.encode(self.read()) == msgspec.json.encode(self.full())
-        return list(self.results[-1].reread)
-
-    @property
-    def lists(self) -> ListState:
-        lists = self.kept.kept("prod")
-        assert lists is not None
-        return lists
 
 
 @pytest.fixture
@@ -79,15 +31,6 @@ def cluster() -> Iterator[PausingCluster]:
         cluster = PausingCluster(server)
         cluster.read()
         yield cluster
-
-
-def changed(cluster: PausingCluster, resource: ListedResource, name: str = "first") -> None:
-    store, namespace = cluster.server.store, "" if resource.kind in _CLUSTER_WIDE else "app"
-    found = store.get(resource.plural, name, namespace, resource.group)
-    assert found is not None
-    count = int(found["metadata"].get("labels", {}).get("changes", "0"))
-    found["metadata"]["labels"] = {"changes": str(count + 1)}
-    store.update(resource.plural, found, resource.group)
 
 
 def test_no_list_without_changes_is_read_again_where_the_server_pauses(cluster: PausingCluster) -> None:
@@ -106,7 +49,7 @@ def test_process_that_learns_of_the_pauses_reads_the_lists_once(cluster: Pausing
 def test_change_that_a_paused_watch_has_not_brought_is_never_missed(
     cluster: PausingCluster, resource: ListedResource, what: str
 ) -> None:
-    namespace = "" if resource.kind in _CLUSTER_WIDE else "app"
+    namespace = "" if resource.kind in CLUSTER_WIDE else "app"
     if what == "changed":
         changed(cluster, resource)
     elif what == "added":
