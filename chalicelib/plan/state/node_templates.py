@@ -16,6 +16,7 @@ DaemonSets are those that should run on it, as for a provider's template.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 
 import msgspec
@@ -148,8 +149,8 @@ def templates(
         if parts := newcomers.undelivered.get(group.id):
             clean = _without_parts(clean, parts)
         if source in _COPIES:
-            alike = [node for node in nodes if settled(node, now, options)]
-            daemons = _pods_of_copies(model, alike, pods_on, clean, snapshot, options, daemonsets)
+            others = partial(_settled_nodes, nodes, now, options)
+            daemons = _pods_of_copies(model, others, pods_on, clean, snapshot, options, daemonsets)
             reporting = [model.name]
         else:
             daemons = daemons_of(clean, snapshot.daemonsets, snapshot.classes)
@@ -429,7 +430,7 @@ def daemons_of(node: Node, daemonsets: Iterable[DaemonSet], classes: Sequence[Po
 
 def _pods_of_copies(
     real_node: Node,
-    settled_nodes: Sequence[Node],
+    settled_nodes: Callable[[], Sequence[Node]],
     pods_on: Callable[[str], Sequence[Pod]],
     clean_node: Node,
     snapshot: Snapshot,
@@ -438,8 +439,8 @@ def _pods_of_copies(
 ) -> tuple[int, ...]:
     """Return the classes of a real node's pods that also run on similar ones: mirror and DaemonSet pods. A pod of a
     DaemonSet counts as its DaemonSet describes it, where that runs on a new node. A DaemonSet that is missing there may
-    have found no room, and then finds none on the next node either, unless it preempts other pods. settled_nodes: of
-    the group; clean_node: the copy of the node; daemonsets: by UID."""
+    have found no room, and then finds none on the next node either, unless it preempts other pods. settled_nodes:
+    those of the group, asked for rarely; clean_node: the copy of the node; daemonsets: by UID."""
     classes = snapshot.classes
     # Of each DaemonSet the oldest pod: its controller deletes a second pod on one node.
     oldest: dict[str, Pod] = {}
@@ -447,7 +448,8 @@ def _pods_of_copies(
         owner = classes[pod.cls].owner
         if not _is_on_every_node(pod, classes[pod.cls], real_node, daemonsets):
             continue
-        if classes[pod.cls].mirror and not _is_static_everywhere(pod, real_node, settled_nodes, pods_on, classes):
+        is_static = classes[pod.cls].mirror and pod.namespace != _ADMINISTRATORS
+        if is_static and not _is_static_everywhere(pod, real_node, settled_nodes(), pods_on, classes):
             continue
         oldest.setdefault(owner.uid if owner is not None and owner.kind == "DaemonSet" else pod.key, pod)
     staying: list[int] = []
@@ -473,6 +475,10 @@ def _pods_of_copies(
     return (*staying, *daemons_of(clean_node, missing, classes))
 
 
+def _settled_nodes(nodes: Iterable[Node], now: float, options: Options) -> list[Node]:
+    return [node for node in nodes if settled(node, now, options)]
+
+
 def _is_static_everywhere(
     pod: Pod,
     node: Node,
@@ -480,10 +486,8 @@ def _is_static_everywhere(
     pods_on: Callable[[str], Sequence[Pod]],
     classes: Sequence[PodClass],
 ) -> bool:
-    """Return whether a mirror pod belongs to a static pod that each node of the group has: in kube-system always,
-    elsewhere where at least two settled nodes have one of that name, less the node's."""
-    if pod.namespace == _ADMINISTRATORS:
-        return True
+    """Return whether a mirror pod outside kube-system belongs to a static pod that each node of the group has: at least
+    two settled nodes have one of that name, less the node's."""
     name = pod.name.removesuffix(f"-{node.name}")
 
     def has_it(settled_node: Node) -> bool:
