@@ -65,12 +65,12 @@ def _merged(first_row: PurchaseRow, second_row: PurchaseRow) -> PurchaseRow:
 
 def _with_pods(purchase: PurchaseRow, pods: Sequence[AwaitedPods], most: int) -> PurchaseRow:
     """Return the purchase with at most this many of the entries; the pods of the others are summed."""
-    kept = pods[: min(most, MOST_AWAITED)]
-    if len(kept) < len(pods):
+    remembered = pods[: min(most, MOST_AWAITED)]
+    if len(remembered) < len(pods):
         ranked = sorted(pods, key=lambda awaited: (-awaited.count, awaited.owner, awaited.digest))
-        kept = ranked[: len(kept)]
-    more = purchase.more_pods + sum(awaited.count for awaited in pods) - sum(awaited.count for awaited in kept)
-    return msgspec.structs.replace(purchase, pods=tuple(kept), more_pods=more)
+        remembered = ranked[: len(remembered)]
+    forgotten = sum(awaited.count for awaited in pods) - sum(awaited.count for awaited in remembered)
+    return msgspec.structs.replace(purchase, pods=tuple(remembered), more_pods=purchase.more_pods + forgotten)
 
 
 def awaited_pods(counts: Mapping[int, int], classes: Sequence[PodClass]) -> tuple[tuple[AwaitedPods, ...], int]:

@@ -89,6 +89,6 @@ class OperationClients:
         # Imported here because it loads the planner's rules and numpy, which only the steps of a drain need.
         from chalicelib.operations.drain_recheck import DrainRecheck
 
-        found = KubeNodes(self.cluster).node(node) if self._is_repair else None
-        is_dead = found is not None and not found.ready
+        present = KubeNodes(self.cluster).node(node) if self._is_repair else None
+        is_dead = present is not None and not present.ready
         return DrainRecheck(self.cluster(), self._policy.options, self._rt.clock(), is_dead=is_dead)(node)

@@ -104,8 +104,8 @@ def _with_notes(memory: Memory, ours: Collection[str]) -> Memory:
         name: msgspec.structs.replace(memory.nodes.get(name, NodeMemory()), soft_tainted=name in ours)
         for name in (*memory.nodes, *sorted(set(ours) - memory.nodes.keys()))
     }
-    kept = {name: node for name, node in nodes.items() if node != NodeMemory()}
-    return msgspec.structs.replace(memory, nodes=kept)
+    remembered = {name: node for name, node in nodes.items() if node != NodeMemory()}
+    return msgspec.structs.replace(memory, nodes=remembered)
 
 
 def take_back(nodes: Collection[str], kube: KubeClient, clock: Callable[[], float], name: str) -> Iterator[str]:

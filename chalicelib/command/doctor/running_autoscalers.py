@@ -135,9 +135,11 @@ def held_leases(client: KubeClient, name: str, now: float) -> tuple[HeldLease, .
                 lease = msgspec.json.decode(raw, type=_LeaseObject)
             except MALFORMED:
                 continue
-            found = _held(lease, lease.metadata.namespace[:63], name, now) if lease.metadata.name == name else None
-            if found is not None:
-                held.append(found)
+            if lease.metadata.name != name:
+                continue
+            held_lease = _held(lease, lease.metadata.namespace[:63], name, now)
+            if held_lease is not None:
+                held.append(held_lease)
     return tuple(held[:_MOST_LEASES])
 
 
