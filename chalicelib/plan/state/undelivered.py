@@ -3,7 +3,8 @@ docs/reference/node-groups.md "Unfinished nodes".
 
 A node that has just ceased to be young is compared with the template that its group had without it. What it lacks, and
 some pod of the cluster asks for, is not expected of the group's next nodes for a time, which doubles each time: another
-node would be of no more use. It is expected again as soon as a node has it that is not older.
+node would be of no more use. It is expected again as soon as a node has it that is not older. A single node may be
+broken: the first time it is followed by another one.
 """
 
 from __future__ import annotations
@@ -40,10 +41,12 @@ _REMEMBERED = 24 * HOUR  # seconds after a rest within which the next one is lon
 
 
 class _Lacking(msgspec.Struct, frozen=True):
-    """The newest judged node without a part: when it was created, and its taint if the part is a taint."""
+    """The newest judged node without a part: when it was created, and its taint if the part is a taint. nodes: how many
+    judged nodes are without it."""
 
     created: float
     taint: Taint | None = None
+    nodes: int = 1
 
 
 def judge_newcomers(observed: ObservedNodes, templates_of: TemplatesOf) -> tuple[Memory, YoungNodes]:
@@ -103,8 +106,12 @@ class _UndeliveredParts:
             self._asked = self._asked or _Asked(self._observed.snapshot)
             for name, taint in _parts(self._asked.only(lacks)):
                 newest = lacking.get(name)
-                if newest is None or newest.created < node.created:
+                if newest is None:
                     lacking[name] = _Lacking(node.created, taint)
+                    continue
+                if newest.created < node.created:
+                    newest = msgspec.structs.replace(newest, created=node.created, taint=taint)
+                lacking[name] = msgspec.structs.replace(newest, nodes=newest.nodes + 1)
         return lacking
 
     def _next_parts(
@@ -133,6 +140,8 @@ class _UndeliveredParts:
             return undelivered
         if undelivered is not None and undelivered.rests(now):
             return msgspec.structs.replace(undelivered, created=lacking.created, taint=lacking.taint)
+        if undelivered is None and lacking.nodes == 1:
+            return Undelivered(until=now, times=0, created=lacking.created, taint=lacking.taint)
         times = undelivered.times + 1 if undelivered is not None else 1
         rest = min(FIRST_REST * 2 ** min(times - 1, 10), LONGEST_REST)
         return Undelivered(until=now + rest, times=times, created=lacking.created, taint=lacking.taint)

@@ -10,7 +10,7 @@ from chalicelib.plan.scale_up.estimator import PodRequest, orders
 from chalicelib.plan.simulation.cluster_builder import build as floor
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.tables import ResourceColumns
-from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, growth, having, node
+from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, expected, growth, having, node
 
 
 def _mars(cpu: str, memory: str = "4Gi", pods: int = 10) -> ClusterBuilder:
@@ -41,15 +41,20 @@ def test_estimator_leaves_pods_beyond_the_nodes_per_scale_up_limit() -> None:
     assert [len(verdict.pods) for verdict in plan.unschedulable] == [10]
 
 
+def _small_and_big() -> ClusterBuilder:
+    return _mars("1").pending(10, "50m", name="small", owner="small").pending(10, "500m", name="big", owner="big")
+
+
 def test_estimator_places_bigger_pods_first() -> None:
-    plan = (
-        _mars("1")
-        .pending(10, "50m", name="small", owner="small")
-        .pending(10, "500m", name="big", owner="big")
-        .plan(max_nodes_per_scale_up=5)
-    )
-    assert growth(plan) == {"mars": (5, 10)}
-    assert all(pod.startswith("default/big") for pod in plan.scale_ups[0].pods)
+    plan = _small_and_big().plan()
+    assert growth(plan) == {"mars": (6, 20)}
+    of_big = {place for pod, place in expected(plan).items() if pod.startswith("default/big")}
+    assert of_big == {f"mars/{number}" for number in range(1, 6)}
+
+
+def test_new_nodes_that_a_limit_keeps_few_serve_most_pods() -> None:
+    plan = _small_and_big().plan(max_nodes_per_scale_up=5)
+    assert growth(plan) == {"mars": (5, 18)}
 
 
 X = having(app="x")

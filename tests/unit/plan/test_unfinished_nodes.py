@@ -32,10 +32,11 @@ def state_of(build: ClusterBuilder, memory: Memory | None = None, **options: Any
     return build_cluster_state(build.snapshot(), policy, memory or Memory(), NOW)
 
 
-def pair(old: Mapping[str, Any], young: Mapping[str, Any], **group: Any) -> ClusterBuilder:
-    """A full old node and an empty young one of a group."""
+def pair(old: Mapping[str, Any], young: Mapping[str, Any], newcomers: int = 1, **group: Any) -> ClusterBuilder:
+    """A full old node and empty young ones of a group."""
     build = cluster().node("a-old", "4", group="g", **old)
-    build.node("b-young", **{"cpu": "4", "group": "g", **YOUNG, **young})
+    for name in ("b-young", "c-young")[:newcomers]:
+        build.node(name, **{"cpu": "4", "group": "g", **YOUNG, **young})
     return build.running("a-old", 1, "4").group("g", **group)
 
 
@@ -245,9 +246,9 @@ def test_old_label_names_are_struck_off_by_a_young_node_with_the_new_ones() -> N
 # -- what never comes
 
 
-def grown_up(age: float = 1000.0) -> ClusterBuilder:
-    """An old node with a resource, and one without that was young until a moment ago; a pod asks for it."""
-    build = pair(FUSE, {"created": NOW - age, "ready_since": NOW - age + 10})
+def grown_up(age: float = 1000.0, newcomers: int = 1) -> ClusterBuilder:
+    """An old node with a resource, and some without that were young until a moment ago; a pod asks for it."""
+    build = pair(FUSE, {"created": NOW - age, "ready_since": NOW - age + 10}, newcomers)
     return build.pending(1, "2", extra={"smarter-devices/fuse": 1})
 
 
@@ -256,13 +257,30 @@ def undelivered(memory: Memory) -> dict[str, Undelivered]:
 
 
 def test_node_that_never_got_its_parts_stops_purchases_for_them() -> None:
-    plan, memory = grown_up().decide()
+    plan, memory = grown_up(newcomers=2).decide()
 
     assert growth(plan) == {}
     rest = Undelivered(until=NOW + 3600, times=1, created=NOW - 1000)
     assert undelivered(memory) == {"resource smarter-devices/fuse": rest}
     note = next(note for note in plan.notes if note.code is ReasonCode.NEW_NODES_LACK)
     assert note.params == {"group": "g", "what": "resource smarter-devices/fuse", "until": NOW + 3600}
+
+
+def test_single_node_without_its_parts_may_be_broken_and_is_followed_by_one_more() -> None:
+    plan, memory = grown_up().decide()
+    assert growth(plan) == {"g": (1, 1)}
+    first = undelivered(memory)["resource smarter-devices/fuse"]
+    assert (first.times, first.until) == (0, NOW)
+    assert not [note for note in plan.notes if note.code is ReasonCode.NEW_NODES_LACK]
+
+    later = NOW + 1000.0
+    build = grown_up()
+    build.nodes.append(node("c-young", "4", group="g", created=NOW + 60.0, ready_since=NOW + 90.0))
+    build.groups.clear()
+    plan, memory = build.group("g").decide(memory, now=later)
+
+    assert growth(plan) == {}
+    assert undelivered(memory)["resource smarter-devices/fuse"].until == later + 3600.0
 
 
 def test_part_that_no_pod_asks_for_is_not_remembered() -> None:
@@ -297,7 +315,7 @@ def test_part_is_expected_again_after_its_rest_or_when_a_node_has_it(known: Unde
 
 
 def test_taint_that_never_went_is_expected_of_new_nodes() -> None:
-    build = pair({}, {"created": NOW - 1000, "taints": [UNINITIALIZED]}).pending(1, "2")
+    build = pair({}, {"created": NOW - 1000, "taints": [UNINITIALIZED]}, 2).pending(1, "2")
 
     plan, memory = build.decide()
 
@@ -307,7 +325,7 @@ def test_taint_that_never_went_is_expected_of_new_nodes() -> None:
 
 def test_what_is_remembered_and_named_has_limits() -> None:
     labels = {f"l{number:02}": "1" for number in range(30)}
-    build = pair({"labels": labels}, {"created": NOW - 1000}).pending(1, "1", node_selector=labels)
+    build = pair({"labels": labels}, {"created": NOW - 1000}, 2).pending(1, "1", node_selector=labels)
 
     plan, memory = build.decide()
 
