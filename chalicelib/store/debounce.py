@@ -5,7 +5,7 @@
 
 A refused conditional write costs as much as a successful one. A plain read therefore comes first and decides all but
 the first few calls of a storm; the conditional write decides the race among those. A row that was written for an action
-that then failed can be removed, but only by its writer.
+that then failed can be taken back, but only by its writer.
 
 Wake-ups of events are limited as well: BURST at once, then one in EACH seconds, as a token bucket that is stored as the
 instant at which it is full again. Events beyond that are gathered in a longer window, so none is lost. All of it is one
@@ -154,11 +154,11 @@ class Debounce:
         return True
 
     def forget(self, cluster: str, key: str, *, by: str, kind: str = SIGNATURE) -> None:
-        """Remove a use by this writer; a use by another writer is unchanged."""
-        try:
-            self._table.write(self._table.delete(*_row_key(kind, cluster, key), DebounceRow.by == by))
-        except ConditionFailed:
-            return
+        """Take back a use by this writer; a use by another writer is unchanged. The row is written over and not deleted,
+        so that the function behind the public API needs no right to delete."""
+        over = DebounceRow(*_row_key(kind, cluster, key), until=0.0, expires_at=int(self._clock()) + TIDY_AFTER)
+        with suppress(ConditionFailed):
+            self._table.write(self._table.put(over, DebounceRow.by == by))
 
 
 def _is_still(row: DebounceRow | None) -> Condition:
