@@ -30,7 +30,8 @@ from tests.unit.plan.consolidation_fixture import fixture, policy
 MICRO = 1_000_000
 SEEDS = examples(60, 1000)
 DRAWN = 0.01  # of random orders may leave a pod without a place: the planner tries four orders, not all of them
-CHANCE = 3  # more in a small sample; seeds 20,060 to 20,339 miss 10 of 2,304
+CHANCE = 3  # more in a small sample; seeds 20,000 to 20,339 miss 18 of 2,712
+DRAWN_SEEDS = examples(120, 1000)  # of fewer clusters a single one decides
 
 
 def planned(case: Case, snapshot: Snapshot | None = None) -> tuple[Plan, Memory]:
@@ -91,7 +92,7 @@ def test_cons_47_plan_is_the_best_one_of_all(plain: bool, share: float) -> None:
 @pytest.mark.more
 def test_every_pod_gets_a_place_from_another_scheduler() -> None:
     carried = drawn = missed = 0
-    for seed in range(20_000, 20_000 + SEEDS):
+    for seed in range(20_000, 20_000 + DRAWN_SEEDS):
         case = random_case(seed)
         plan, _ = planned(case)
         assert plan.consolidation is not None
@@ -104,7 +105,7 @@ def test_every_pod_gets_a_place_from_another_scheduler() -> None:
         for draw in random_draws(random.Random(seed), 12):
             missed += bool(carried_out(case.snapshot, plan, draw).homeless)
             drawn += 1
-    assert carried > SEEDS
+    assert carried > DRAWN_SEEDS
     assert missed <= DRAWN * drawn + CHANCE
 
 
