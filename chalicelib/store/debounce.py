@@ -154,8 +154,8 @@ class Debounce:
         return True
 
     def forget(self, cluster: str, key: str, *, by: str, kind: str = SIGNATURE) -> None:
-        """Take back a use by this writer; a use by another writer is unchanged. The row is written over and not deleted,
-        so that the function behind the public API needs no right to delete."""
+        """Take back a use by this writer; a use by another writer is unchanged. The row is written over, because the
+        function behind the public API has no right to delete."""
         over = DebounceRow(*_row_key(kind, cluster, key), until=0.0, expires_at=int(self._clock()) + TIDY_AFTER)
         with suppress(ConditionFailed):
             self._table.write(self._table.put(over, DebounceRow.by == by))
