@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -165,6 +166,11 @@ class _Skewed(ManualClock):
 
     def advance(self, seconds: float) -> None:
         self._clock.advance(seconds)
+
+    @contextmanager
+    def repeat(self, seconds: float, work: Callable[[], bool]) -> Iterator[None]:
+        with self._clock.repeat(seconds, work):
+            yield
 
 
 def _skew(world: ScenarioWorld, offsets: Iterator[float]) -> None:
