@@ -80,7 +80,7 @@ def test_soft_taints_are_taken_back_once(marked: OperationHarness, mode: str) ->
 
 
 @pytest.mark.parametrize("mode", ["shadow", "off"])
-def test_soft_taints_of_a_cluster_that_is_active_again_are_written_and_taken_back_again(
+def test_soft_taints_of_a_cluster_that_is_active_again_are_taken_back_again(
     marked: OperationHarness, mode: str
 ) -> None:
     marked.policy(mode)

@@ -181,7 +181,7 @@ def test_a_dead_node_killed_anywhere_goes_at_the_vendor_first_and_once() -> None
         assert (evicted(fixture), fixture.provider.deleted) == ([*PODS], ["g-1"]), place
 
 
-def test_a_dead_node_whose_kubelet_answers_is_given_back_wherever_a_function_is_killed() -> None:
+def test_dead_node_whose_kubelet_answers_is_given_back_after_any_kill() -> None:
     def run(kill_at: int | None) -> tuple[OperationFixture, Outcome]:
         fixture = dead(kill_at=kill_at)
         operation = fixture.play_until(repair(), "gone")
