@@ -77,6 +77,7 @@ def next_memory(
                 ),
                 group,
                 scale_up,
+                disruption,
                 now,
             )
             for group in state.groups.values()
@@ -124,10 +125,14 @@ def _with_storage(learnt: LearntTemplate, group: NodeGroupState) -> LearntTempla
     return learnt if not known or known == learnt.capacities else msgspec.structs.replace(learnt, capacities=known)
 
 
-def _with_attempts(memory: GroupMemory, group: NodeGroupState, scale_up: ScaleUpPlan, now: float) -> GroupMemory:
+def _with_attempts(
+    memory: GroupMemory, group: NodeGroupState, scale_up: ScaleUpPlan, disruption: DisruptionPlan, now: float
+) -> GroupMemory:
     """Return a group's next memory with what this pass buys for one of its zones."""
-    bought, classes = scale_up.for_zones.get(group.id), scale_up.for_storage.get(group.id)
-    attempts = with_purchases(memory.attempts, bought, now) if bought else memory.attempts
+    attempts, classes = memory.attempts, scale_up.for_storage.get(group.id)
+    for bought in (scale_up.for_zones.get(group.id), disruption.for_zones.get(group.id)):
+        if bought:
+            attempts = with_purchases(attempts, bought, now)
     if classes:
         attempts = attempts or PurchaseAttempts()
         attempts = msgspec.structs.replace(attempts, storage={**attempts.storage, **dict.fromkeys(classes, now)})

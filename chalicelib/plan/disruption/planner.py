@@ -49,7 +49,8 @@ class DisruptionPlan(msgspec.Struct, frozen=True):
     breaker: the circuit breaker's next state. taints: to be added or removed outside of operations. replacements: the
     next rows, by id. consolidation: its next memory; None: as it was. report: of consolidation, None where it is
     off. restarts: of sick nodes. lifecycle: nodes that should go. notes: for the plan. renewals: group -> reason -> the
-    next memory of renewals; None: as it was."""
+    next memory of renewals; None: as it was. for_zones: group in several zones -> zone -> nodes that replacements buy
+    for it."""
 
     commands: tuple[DisruptionCommand, ...]
     unneeded: tuple[str, ...]
@@ -65,6 +66,7 @@ class DisruptionPlan(msgspec.Struct, frozen=True):
     lifecycle: tuple[LifecycleVerdict, ...] = ()
     notes: tuple[Reason, ...] = ()
     renewals: Mapping[str, Mapping[str, GroupRenewal]] | None = None
+    for_zones: Mapping[str, Mapping[str, int]] = {}
 
     @property
     def purchases(self) -> tuple[ScaleUp, ...]:
@@ -135,6 +137,7 @@ def plan_disruption(
         lifecycle=lifecycle.verdicts if lifecycle is not None else (),
         notes=_notes(state, placements, lifecycle),
         renewals=lifecycle.renewals if lifecycle is not None else None,
+        for_zones=lifecycle.for_zones if lifecycle is not None else {},
     )
 
 

@@ -88,9 +88,11 @@ class ZoneLabels:
 def with_zones(template: Template, group: str, zones: Iterable[str], zone_labels: ZoneLabels) -> Template:
     """Return the template of a group in several zones: without a zone, and with the node of each zone beside it."""
     labels = template.node.labels
-    keys = {*ZONE_KEYS, *filter(zone_labels.says_zone, labels)}
+    keys = set(filter(zone_labels.says_zone, labels))
     if template.model is None:
-        keys |= zone_labels.of_drivers
+        keys |= ZONE_KEYS | zone_labels.of_drivers
+    elif ZONE_KEYS.isdisjoint(keys):
+        keys.add(ZONE)
     plain = {key: value for key, value in labels.items() if key not in keys}
     by_zone = {
         zone: msgspec.structs.replace(

@@ -4,13 +4,15 @@
     (replacements.py)
 
 A node is replaced by one of its own group, which is made as the group is defined now; by one of another group only if
-that costs no more than the disruption is worth. A sick node may be restarted first, and goes before its successor comes
-where its group cannot grow. See docs/reference/node-lifecycle.md.
+that costs no more than the disruption is worth. Where pods need a zone of a group in several, a successor is an attempt
+for the zone of the old node, with the limits of plan/state/purchase_attempts.py. A sick node may be restarted first,
+and goes before its successor comes where its group cannot grow. See docs/reference/node-lifecycle.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -37,11 +39,13 @@ from chalicelib.plan.disruption.simulate import RemovalSimulation, SimulatedRemo
 from chalicelib.plan.prices import Price, price_book
 from chalicelib.plan.scale_up.candidate_groups import Candidates
 from chalicelib.plan.scale_up.limits import ResourceLimiter
+from chalicelib.plan.scale_up.zone_variants import ZoneVariant, zone_variants
 from chalicelib.plan.state.cluster_state import NodeGroupState
 from chalicelib.plan.state.due_nodes import DueNode, lifecycle_state
 from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.state.renewals import after_renewal, with_successors
+from chalicelib.plan.state.zones import zone_label
 from chalicelib.plan.tables import Ints
 from chalicelib.reasons.text import sentence
 
@@ -65,7 +69,8 @@ _AT_MAXIMUM = frozenset({ReasonCode.GROUP_MAX_SIZE, ReasonCode.POOL_MAX_SIZE, Re
 class LifecycleResult(msgspec.Struct, frozen=True):
     """What is done with due nodes in this pass. commands: removals, and purchases of replacements. restarts: of sick
     nodes. verdicts: each due node, and what holds it. advanced: the replacements. notes: for the plan. memory: node ->
-    what is remembered of it, of all nodes of which anything is. renewals: group -> reason -> the same of renewals."""
+    what is remembered of it, of all nodes of which anything is. renewals: group -> reason -> the same of renewals.
+    for_zones: group in several zones -> zone -> successors that are bought for it."""
 
     commands: tuple[DisruptionCommand, ...]
     restarts: tuple[Restart, ...]
@@ -74,6 +79,27 @@ class LifecycleResult(msgspec.Struct, frozen=True):
     notes: tuple[Reason, ...]
     memory: Mapping[str, NodeMemory]
     renewals: Mapping[str, Mapping[str, GroupRenewal]]
+    for_zones: Mapping[str, Mapping[str, int]]
+
+
+class _Source(NamedTuple):
+    """Of which group a successor is bought. attempt: its zone, where the pods need one of several; None: any will
+    do."""
+
+    group: str
+    attempt: ZoneVariant | None = None
+
+    @property
+    def zone(self) -> str:
+        return self.attempt.zone if self.attempt is not None else ""
+
+
+class _Proposal(NamedTuple):
+    """What a proposal buys: successors with one reason, of one group, for one zone ("": for any)."""
+
+    why: DisruptionReason
+    group: str
+    zone: str
 
 
 def renew_nodes(context: DisruptionContext, unneeded: Collection[str]) -> LifecycleResult:
@@ -98,7 +124,7 @@ class _Renewal:
         self.verdicts: dict[str, Reason] = {}
         self.removals: dict[DisruptionReason, list[Removal]] = {}
         self.restarts: list[Restart] = []
-        self.proposed: dict[tuple[DisruptionReason, str], list[Candidate]] = {}
+        self.proposed: dict[_Proposal, list[Candidate]] = {}
         self._usage: Usage | None = None
         self._costs: Costs | None = None
         self._groups: Candidates | None = None
@@ -135,6 +161,7 @@ class _Renewal:
             notes=self._notes(),
             memory=self._memory(),
             renewals=self._renewals(advanced),
+            for_zones=self._bought_for_zones(advanced),
         )
 
     def _is_free(self, name: str) -> bool:
@@ -187,7 +214,8 @@ class _Renewal:
         gone = any(removal.group == group for removal in self.removals.get(why, ()))
         rows = (row for row in self.reservation.rows.values() if row.state in UNDER_WAY and row.reason is why)
         bought = any(purchase.group == group for row in rows for purchase in row.purchases)
-        if not (gone or bought or self.proposed.get((why, group))):
+        proposed = any(nodes and key.why is why and key.group == group for key, nodes in self.proposed.items())
+        if not (gone or bought or proposed):
             return None
         needs = 2 * self.state.policy.consolidation.confirm_after
         return Reason.of(ReasonCode.NOT_CONFIRMED, since=known.began or self.state.now, needs=needs)
@@ -269,23 +297,26 @@ class _Renewal:
 
     def _replace(self, due_node: DueNode, candidate: Candidate, place_reason: Reason | None) -> Reason | None:
         """Propose that a node is bought for the pods of this one; returns why not."""
-        group = self._group_for(candidate, due_node)
-        if isinstance(group, Reason):
-            if due_node.why is DisruptionReason.REPAIR and group.code in _AT_MAXIMUM:
+        source = self._source(candidate, due_node)
+        if isinstance(source, Reason):
+            if due_node.why is DisruptionReason.REPAIR and source.code in _AT_MAXIMUM:
                 return self._remove_first(due_node, candidate)
-            return group if group.code is not ReasonCode.NO_PLACE_TO_MOVE_PODS else place_reason or group
-        same = self.proposed.setdefault((due_node.why, group), [])
-        if (full := self._no_room_for(group, len(same))) is not None:
+            return source if source.code is not ReasonCode.NO_PLACE_TO_MOVE_PODS else place_reason or source
+        same = self.proposed.setdefault(_Proposal(due_node.why, source.group, source.zone), [])
+        if (full := self._no_room_for(source, len(same))) is not None:
             return full
-        template = self.state.groups[group].template
+        template = self.state.groups[source.group].template
         assert template is not None, "a group that may grow"
-        self._purchasable().take(template.node, 1, self.state.groups[group].group)
+        self._purchasable().take(template.node, 1, self.state.groups[source.group].group)
         same.append(candidate)
         self.budgets.promise([candidate.node.name])
         return None
 
-    def _no_room_for(self, group: str, before: int) -> Reason | None:
+    def _no_room_for(self, source: _Source, before: int) -> Reason | None:
         """Return which limit a further purchase of one proposal exceeds. before: nodes that the proposal buys."""
+        group = source.group
+        if source.attempt is not None and before >= source.attempt.room.for_zone:
+            return source.attempt.room.why
         bought = pool_id(self.state.groups[group].group)
         limit = surge_limit(bought, self.state)
         rows = (row for row in self.reservation.rows.values() if row.state in UNDER_WAY)
@@ -299,31 +330,56 @@ class _Renewal:
         self._limiter = self._limiter or self.budgets.purchasable()
         return self._limiter
 
-    def _group_for(self, candidate: Candidate, due_node: DueNode) -> str | Reason:
+    def _source(self, candidate: Candidate, due_node: DueNode) -> _Source | Reason:
         """Return the group of which a node is bought: its own if the pods fit a new node of it, otherwise the cheapest
-        one that costs at most what the disruption is worth more."""
-        groups = self._groups = self._groups or Candidates(self.state, self.simulated, self._purchasable())
-        rows = {group.id: row for row, group in enumerate(groups.groups)}
+        one that costs at most what the disruption is worth more, otherwise its own as an attempt for its zone."""
+        groups = self._groups = self._groups or self._candidate_groups()
         own = candidate.group
         classes = {pod.cls for pod in candidate.pods}
         need: Ints = np.zeros(len(self.simulated.table.columns.names), dtype=np.int64)
         for pod in candidate.pods:
             need += self.simulated.table.columns.need(pod.cls)
         fitting = [
-            name
-            for name, row in rows.items()
-            if bool((need <= groups.shapes[name].free).all()) and all(bool(groups.fits(cls)[row]) for cls in classes)
+            group.id
+            for row, group in enumerate(groups.groups)
+            if group.id not in groups.variants
+            and bool((need <= groups.shapes[group.id].free).all())
+            and all(bool(groups.fits(cls)[row]) for cls in classes)
         ]
         if own in fitting:
-            return own
+            return _Source(own)
         worth = self._affordable(due_node.node)
         prices = {name: price for name in fitting if (price := self._price_of(name)) is not None}
         cheapest = min(prices, key=lambda name: (prices[name], name), default="")
         if cheapest and worth is not None and prices[cheapest] <= worth:
-            return cheapest
-        return groups.skipped.get(own) or Reason.of(
+            return _Source(cheapest)
+        if own in groups.skipped:
+            return groups.skipped[own]
+        attempt = self._attempt(groups, candidate, classes, need)
+        return attempt or Reason.of(
             ReasonCode.NO_PLACE_TO_MOVE_PODS, pod=candidate.pods[0].key if candidate.pods else "", what="no group fits"
         )
+
+    def _candidate_groups(self) -> Candidates:
+        zones = {name: variant for name, variant in zone_variants(self.state).items() if variant.zone}
+        return Candidates(self.state, self.simulated, self._purchasable(), zones)
+
+    def _attempt(
+        self, groups: Candidates, candidate: Candidate, classes: Collection[int], need: Ints
+    ) -> _Source | Reason | None:
+        """Return an attempt for the zone of a node, whose pods fit a new one there, or why none is made now; None
+        where that would not help."""
+        own, zone = candidate.group, zone_label(candidate.node)
+        attempt = next((of for of in groups.variants.values() if of.group == own and of.zone == zone), None)
+        if attempt is None or not bool((need <= groups.shapes[own].free).all()):
+            return None
+        if not all(zone in self.simulated.zones.fitting_zones(cls, own) for cls in classes):
+            return None
+        if attempt.room.for_zone <= 0:
+            return attempt.room.why
+        rows = [row for row, group in enumerate(groups.groups) if group.id in (own, attempt.id)]
+        fits = all(bool(groups.fits(cls)[rows].any()) for cls in classes)
+        return _Source(own, attempt) if fits else None
 
     def _affordable(self, node: Node) -> int | None:
         """Return the most that another group's node may cost: the price of this one, and of its disruption."""
@@ -360,10 +416,27 @@ class _Renewal:
 
     def _proposals(self) -> list[JudgedMove]:
         return [
-            self._move([_simulated(candidate) for candidate in candidates], group, why)
-            for (why, group), candidates in self.proposed.items()
+            self._move([_simulated(candidate) for candidate in candidates], key.group, key.why)
+            for key, candidates in self.proposed.items()
             if candidates
         ]
+
+    def _bought_for_zones(self, advanced: Advance) -> dict[str, dict[str, int]]:
+        """Return group -> zone -> successors that this pass buys as attempts."""
+        zones = {
+            (candidate.node.name, key.group): key.zone
+            for key, candidates in self.proposed.items()
+            for candidate in candidates
+            if key.zone
+        }
+        bought: dict[str, dict[str, int]] = {}
+        for purchase in (up for command in advanced.commands for up in command.replacements):
+            first = advanced.rows[purchase.replacement].nodes[0]
+            zone = zones.get((first, purchase.group), "")
+            if zone:
+                of_group = bought.setdefault(purchase.group, {})
+                of_group[zone] = of_group.get(zone, 0) + purchase.to_size - purchase.from_size
+        return bought
 
     def _move(self, removals: Sequence[SimulatedRemoval], group: str, reason: DisruptionReason) -> JudgedMove:
         """Return a move. group: of which as many nodes are bought, "" if that has happened."""
