@@ -20,13 +20,12 @@ _POWERTOOLS = (
     r"^aws_lambda_powertools/utilities/(?!jmespath_utils/|__init__\.)",
 )
 
-#: numpy imports these on demand, and neither the planner nor the solver uses them. numpy.random stays because the
-#: expander least-cost uses it. numpy.ma stays because `unique` and functions based on it import it from numpy 2.3 on.
+#: numpy imports these on demand, and neither the planner nor the solver uses them. numpy.ma stays because `unique` and
+#: functions based on it import it from numpy 2.3 on.
 _NUMPY = (
-    r"^numpy/(f2py|distutils|_pyinstaller|doc|fft|polynomial|testing)/",
+    r"^numpy/(f2py|distutils|_pyinstaller|doc|fft|polynomial|random|testing)/",
     r"^numpy/(ctypeslib|matlib|conftest|_configtool)\.py$",
     r"^numpy/_core/(_simd|_\w+_tests)\.[^/]*so$",
-    r"^numpy/random/(_examples|lib)/",
     r"^numpy/lib/recfunctions\.py$",
     r"^numpy/ma/(mrecords|testutils|timer_comparison)\.py$",
 )

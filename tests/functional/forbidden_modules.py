@@ -38,7 +38,7 @@ NEVER = frozenset(
 )
 
 #: Both serve expanders that few policies name.
-_SOLVER = frozenset({"highspy", "re2", "numpy.random", "chalicelib.plan.scale_up.least_cost.node_filling"})
+_SOLVER = frozenset({"highspy", "re2", "chalicelib.plan.scale_up.least_cost.node_filling"})
 _CLOUDS = frozenset(f"chalicelib.providers.{name}" for name in PROVIDERS)
 _PLANNER = frozenset(
     {

@@ -67,7 +67,8 @@ def test_artifact_makes_the_same_plan_as_the_source_tree(seed: int, solved: bool
     arguments = (read(cluster.lists, cluster.manifest, NOW), policy, cluster.memory(), NOW, 0)
     made = _planned_by_the_artifact(arguments, tmp_path)
     assert made["plan"].encode() == msgspec.json.encode(plan_cluster(*arguments)[0])
-    assert ({"highspy", "numpy.random"} <= set(made["modules"])) is solved
+    assert ("highspy" in made["modules"]) is solved
+    assert "numpy.random" not in made["modules"]
     assert [name for name in made["modules"] if name.partition(".")[0] in NEVER or name in NEVER] == []
 
 
@@ -100,8 +101,7 @@ def test_omitted_parts_are_not_in_the_zip() -> None:
         ("numpy/_core/_simd.cpython-313-aarch64-linux-gnu.so", True),
         ("numpy/_core/_multiarray_tests.cpython-312-aarch64-linux-gnu.so", True),
         ("numpy/_core/_multiarray_umath.cpython-312-aarch64-linux-gnu.so", False),
-        ("numpy/random/_generator.cpython-312-aarch64-linux-gnu.so", False),
-        ("numpy/random/_examples/numba/extending.py", True),
+        ("numpy/random/_generator.cpython-312-aarch64-linux-gnu.so", True),
         ("numpy/linalg/tests/test_linalg.py", True),
         ("numpy/ma/core.py", False),
         ("numpy-2.2.6.dist-info/LICENSE.txt", False),

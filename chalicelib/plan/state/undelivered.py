@@ -45,8 +45,8 @@ class _Lacking(msgspec.Struct, frozen=True):
     judged nodes are without it."""
 
     created: float
+    nodes: int
     taint: Taint | None = None
-    nodes: int = 1
 
 
 def judge_newcomers(observed: ObservedNodes, templates_of: TemplatesOf) -> tuple[Memory, YoungNodes]:
@@ -107,7 +107,7 @@ class _UndeliveredParts:
             for name, taint in _parts(self._asked.only(lacks)):
                 newest = lacking.get(name)
                 if newest is None:
-                    lacking[name] = _Lacking(node.created, taint)
+                    lacking[name] = _Lacking(node.created, 1, taint)
                     continue
                 if newest.created < node.created:
                     newest = msgspec.structs.replace(newest, created=node.created, taint=taint)

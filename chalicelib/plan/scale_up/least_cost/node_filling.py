@@ -14,6 +14,8 @@ computes what a single group would need; no answer may cost more than that.
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 
 from chalicelib.plan.scale_up.least_cost.linear_programs import Relaxed
@@ -85,14 +87,38 @@ def fill(
         live, need, amount = live[going], need[going], amount[going]
 
 
+class _RandomNumbers:
+    """Repeatable random numbers. numpy.random would be 1.4 MB of the deployment, whose size is limited."""
+
+    _TERMS = 12  # the variance of twelve uniform numbers is 1
+    _SCALE = 2**16
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)  # noqa: S311 (protects nothing)
+
+    def normal(self, deviation: float, rows: int, columns: int) -> Floats:
+        """Return nearly normal numbers around 0 [rows,columns]: sums of uniform ones, the same on every processor
+        (https://en.wikipedia.org/wiki/Irwin-Hall_distribution)."""
+        count = rows * columns
+        terms = np.frombuffer(self._random.randbytes(2 * self._TERMS * count), dtype="<u2")
+        sums = terms.reshape(count, self._TERMS).sum(axis=1, dtype=np.int64)
+        mean = self._TERMS * (self._SCALE - 1) / 2
+        numbers: Floats = (sums - mean) * (deviation / self._SCALE)
+        return numbers.reshape(rows, columns)
+
+    def indices(self, length: int, count: int) -> Ints:
+        """Return `count` indices of a table. length: of the table, a power of two up to 256."""
+        return np.frombuffer(self._random.randbytes(count), dtype=np.uint8).astype(np.int64) % length
+
+
 class Pricer:
     """Finds loads whose pods are worth more than their node. It has its own random generator with a fixed seed."""
 
     def __init__(self, problem: Problem, scarce: Floats) -> None:
         self.problem = problem
         self.scarce = scarce + 1e-3
-        self._chance = np.random.default_rng(0)
-        self._ideas = np.exp(self._chance.normal(0.0, 0.15, (_IDEAS, _CANDIDATES)))
+        self._random = _RandomNumbers(seed=0)
+        self._ideas = np.exp(self._random.normal(0.15, _IDEAS, _CANDIDATES))
         self._ideas[: _IDEAS // 2] = 1.0
 
     def loads(self, value: Floats, cost: Floats, cap: Ints, keep: int, tries: int, gain: float = GAIN) -> list[Load]:
@@ -122,7 +148,7 @@ class Pricer:
         """Return every offer filled in _LANES ways: [L], [L,K]."""
         which, width = np.tile(offers, _LANES), self.problem.free.shape[1]
         spread = np.repeat(np.where(np.arange(_LANES) % 2, 0.4, 1.0), len(offers))[:, None]
-        scarce = np.exp(self._chance.normal(0.0, 1.0, (len(which), width)) * spread)
+        scarce = np.exp(self._random.normal(1.0, len(which), width) * spread)
         informed = np.repeat(np.arange(_LANES) % 2 == 1, len(offers))
         scarce[informed] *= self.scarce[which[informed]]
         scarce[: len(offers)] = 1.0
@@ -138,12 +164,12 @@ class Pricer:
         out = np.concatenate([np.ones(len(lane), dtype=np.int64), pods[lane, ask][several]])
         new, of = pods[lanes], which[lanes]
         new[np.arange(len(lanes)), asks] -= out
-        scarce = np.exp(self._chance.normal(0.0, 0.7, (len(lanes), self.problem.free.shape[1])))
+        scarce = np.exp(self._random.normal(0.7, len(lanes), self.problem.free.shape[1]))
         fill(counter, of, new, self._scores(counter, of), scarce, asks)
         return np.concatenate([which, of]), np.concatenate([pods, new])
 
     def _scores(self, counter: ColumnCounter, which: Ints) -> Floats:
-        ideas = self._ideas[self._chance.integers(0, _IDEAS, len(which))]
+        ideas = self._ideas[self._random.indices(_IDEAS, len(which))]
         scores: Floats = counter.value[which] * ideas[:, : counter.asks.shape[1]]
         return scores
 
