@@ -237,8 +237,8 @@ def evict(kube: KubeClient, namespace: str, name: str, uid: str, grace_seconds: 
     """Evict exactly this pod. grace_seconds: None for the pod's own. A refusal is a result, not an error: the drain
     requests the eviction again later.
 
-    Raises Forbidden and similar errors; Unavailable if the response was lost, when a retry is safe: a terminating pod
-    accepts a second eviction, and a successor has another uid.
+    Raises Forbidden and similar errors; Unavailable if the response was lost, or is not the API server's, when a retry
+    is safe: a terminating pod accepts a second eviction, and a successor has another uid.
     """
     options: dict[str, object] = {}
     if uid:
@@ -252,12 +252,27 @@ def evict(kube: KubeClient, namespace: str, name: str, uid: str, grace_seconds: 
         "deleteOptions": options,
     }
     try:
-        kube.request("POST", f"{_path('pods', name, namespace)}/eviction", body=body)
+        answer = kube.request("POST", f"{_path('pods', name, namespace)}/eviction", body=body)
     except NotFound:
         return PodGone()
     except (TooManyRequests, Conflict, Unavailable) as refusal:
         return _refused(refusal)
+    if not _is_success(answer):
+        raise Unavailable(f"eviction of {namespace}/{name}: the answer is not what the Kubernetes API gives")
     return Accepted()
+
+
+class _Status(msgspec.Struct, frozen=True):
+    kind: str = ""
+    status: str = ""
+
+
+def _is_success(answer: bytes) -> bool:
+    """Return whether the API server says that it has done it. A proxy may answer 200 in its place."""
+    try:
+        return msgspec.json.decode(answer, type=_Status) == _Status("Status", "Success")
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
 
 
 def _refused(error: ClusterError) -> EvictResult:

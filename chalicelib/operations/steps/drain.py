@@ -262,7 +262,7 @@ def wait_for_pods(operation: Operation, context: StepContext, now: float) -> InP
     """Wait for the evicted pods, at most their group's grace period and 30 s: a pod still present after that keeps the
     node (docs/reference/drain.md "Waiting for pods"). A pod that was bound in spite of taint and cordon keeps it,
     too. A restart, and a repair whose kubelet does not answer, wait for a pod that is being deleted for its own grace
-    period and 30 s, and then leave it: a kubelet that is dead ends no pod."""
+    period and 30 s, and then leave it: a kubelet that is dead ends no pod. A pod that nothing deletes is never left."""
     progress, options = without_recovered(read(operation), context), context.options
     restarts = operation.spec.kind is OperationKind.RESTART_NODE
     targets = {target.node: target for target in operation.spec.targets}
@@ -283,7 +283,7 @@ def wait_for_pods(operation: Operation, context: StepContext, now: float) -> InP
         )
         if stranger is not None:  # a pod with a planned name counts if it is not the evicted pod
             progress = progress.give_up(name, "NodeNotEmpty", f"pod {stranger.key} was bound to it during the drain")
-        elif current and node.wait.elapsed(now) >= limit and leaves_ending:
+        elif current and node.wait.elapsed(now) >= limit and leaves_ending and all(pod.deleted for pod in current):
             progress = progress.change(name, stuck=(*node.stuck, *map(fingerprint, current)))
             next_group = next_group or len(remaining) > len(current)
         elif current and node.wait.elapsed(now) >= limit:
@@ -291,8 +291,9 @@ def wait_for_pods(operation: Operation, context: StepContext, now: float) -> InP
             progress = progress.give_up(name, "PodNotGone", why)
         elif current:
             pauses[name] = _next_look(current, node.wait, limit, now)
-            if leaves_ending:
-                until_stuck = min(pod.deleted for pod in current) + TERMINATION_SLACK - now
+            ends = [pod.deleted for pod in current if pod.deleted]
+            if leaves_ending and ends:
+                until_stuck = min(ends) + TERMINATION_SLACK - now
                 pauses[name] = max(LEAST, min(pauses[name], until_stuck))
         else:
             next_group = next_group or bool(remaining)

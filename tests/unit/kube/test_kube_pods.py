@@ -21,12 +21,13 @@ TWO_BUDGETS = "This pod has more than one PodDisruptionBudget, which the evictio
 OTHER_UID = "the UID in the precondition (0) does not match the UID in record (1). The object might have been deleted"
 OTHER_UID_IN_STORE = "Precondition failed: UID in precondition: 0, UID in object meta: 1"
 PLAIN = {"Content-Type": "text/plain"}
+GRANTED = Reply(201, {"kind": "Status", "status": "Success"})
 
 
 @each_row(
     ("reply", "expected"),
     [
-        (Reply(201, {"kind": "Status", "status": "Success"}), Accepted()),
+        (GRANTED, Accepted()),
         (Reply(429, BY_BUDGET), Blocked(BUDGET)),
         (Reply(429, BY_BUDGET, {"Retry-After": "10"}), Blocked(BUDGET, 10.0)),
         (
@@ -50,7 +51,7 @@ def test_kube_eviction_meaning_of_every_answer(reply: Reply, expected: EvictResu
 
 
 def test_kube_eviction_names_exactly_this_pod_by_uid() -> None:
-    with HttpScript([Reply(201, {})]) as server:
+    with HttpScript([GRANTED]) as server:
         evict(client(server), "shop", "web-1", "uid-1", 30)
     assert server.requests[0].path == "/api/v1/namespaces/shop/pods/web-1/eviction"
     assert server.requests[0].json() == {
@@ -62,7 +63,7 @@ def test_kube_eviction_names_exactly_this_pod_by_uid() -> None:
 
 
 def test_kube_eviction_sends_a_grace_of_zero_and_omits_none() -> None:
-    with HttpScript([Reply(201, {}), Reply(201, {})]) as server:
+    with HttpScript([GRANTED, GRANTED]) as server:
         evict(client(server), "shop", "a", "u", 0)
         evict(client(server), "shop", "a", "u", None)
     options = [seen.json()["deleteOptions"] for seen in server.requests]  # type: ignore[index]  # JSON has no type
@@ -75,11 +76,14 @@ def test_kube_eviction_sends_a_grace_of_zero_and_omits_none() -> None:
         (Reply(403, status(403, "Forbidden")), errors.Forbidden),
         (Reply(503, status(503)), errors.Unavailable),
         (Reply(hang_up=True), errors.Unavailable),
+        (Reply(200, "<html>a proxy's page</html>"), errors.Unavailable),
+        (Reply(200, {}), errors.Unavailable),
+        (Reply(200, {"kind": "Status", "status": "Failure"}), errors.Unavailable),
         (Reply(422, status(422, "Invalid")), errors.Invalid),
     ],
 )
 def test_kube_eviction_answer_unrelated_to_the_pod_is_an_error(reply: Reply, cls: type[errors.ClusterError]) -> None:
-    with HttpScript([reply, Reply(201, {})]) as server, pytest.raises(cls):
+    with HttpScript([reply, GRANTED]) as server, pytest.raises(cls):
         evict(client(server), "shop", "a", "u", 30)
     assert len(server.requests) == 1
 

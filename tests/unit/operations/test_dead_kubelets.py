@@ -92,6 +92,20 @@ def test_a_pod_that_is_being_deleted_gets_its_own_time_and_no_more() -> None:
     assert START + 130.0 <= asked <= START + 135.0
 
 
+def test_a_pod_that_was_granted_and_is_not_deleted_keeps_its_dead_node() -> None:
+    fixture = dead()
+    operation = fixture.play_until(repair(), "gone")
+    assert evicted(fixture) == [*PODS]
+    fixture.cluster.add_pod("default/b", "g-1", grace=GRACE)
+    outcome = fixture.play(operation)
+    assert isinstance(outcome, Failed)
+    assert (outcome.error_class, "default/b" in outcome.message) == ("PodNotGone", True)
+    assert fixture.provider.deleted == []
+    assert given_back(fixture)
+    looks = [at for step, at in fixture.steps if step == "gone"]
+    assert 2 <= len(looks) <= 90
+
+
 def test_an_eviction_that_a_budget_refuses_holds_a_dead_node_and_names_both() -> None:
     fixture = dead()
     fixture.cluster.add_budget("web", ["default/b"], room=0)
