@@ -17,7 +17,8 @@ from chalicelib.model.storage import Storage
 ZONE_LABELS = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 REGION_LABELS = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
 _STANDARD = frozenset(ZONE_LABELS + REGION_LABELS)
-# Keys that do not follow the convention `topology.<driver>/zone`.
+# Keys that do not follow the convention `topology.<driver>/zone`. Where a driver publishes its keys:
+# docs/reference/scale-up.md "Topology labels of CSI drivers".
 _OTHER_KEYS = {
     "csi.vsphere.vmware.com": tuple(
         f"topology.csi.vmware.com/{name}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -174,9 +176,14 @@ def test_note_says_what_a_report_does_not_wait_for() -> None:
 # --- many passes
 
 
+PERIOD = 8.0  # seconds between two groups of pods of a stream
+AT_ONCE = 4  # pods of a group
+
+
 class Stream:
-    """A pod is created every second, and looked at so many seconds later; a pass every second. Nodes are there as soon
-    as they are bought. delays: seconds from each refusal to the purchase."""
+    """Some pods are created together every few seconds, and looked at so many seconds later; a pass when pods are
+    created, when they are refused, and when a wait ends. Nodes are there as soon as they are bought. delays: seconds
+    from each refusal to the purchase."""
 
     def __init__(self, looked_at_after: float, scheduler: str = "default-scheduler") -> None:
         self._after, self._scheduler = looked_at_after, scheduler
@@ -184,13 +191,19 @@ class Stream:
         self._memory = Memory()
         self.delays: list[float] = []
 
-    def play(self, seconds: int) -> None:
-        """Run the passes; the first is a second after NOW."""
-        for second in range(1, seconds + 1):
-            self._created.append(NOW + second)
-            self._pass(NOW + second + 0.5)
+    def play(self, seconds: float) -> None:
+        """Run the passes; the first pods are created at NOW."""
+        creations = [NOW + group * PERIOD for group in range(int(seconds / PERIOD))]
+        refusals = [at + self._after for at in creations]
+        changes = sorted({*creations, *refusals})
+        for now, following in pairwise([*changes, math.inf]):
+            self._created += [now] * AT_ONCE if now in creations else []
+            at = now
+            while 0.0 < (wait := self._pass(at)) < following - at:
+                at += wait
 
-    def _pass(self, now: float) -> None:
+    def _pass(self, now: float) -> float:
+        """Run a pass, and return for how long it waits."""
         build = cluster().node("n", "1").running("n", 1, "1").group("g", template=node("t", "4", "64Gi"), target=0)
         refused = [at for at in self._created if at + self._after <= now]
         for at in self._created:
@@ -199,19 +212,19 @@ class Stream:
             build.pods[-1] = msgspec.structs.replace(build.pods[-1], **seen)
         plan, self._memory = build.decide(self._memory, now=now)
         if growth(plan):
-            assert growth(plan) == {"g": (-(-len(refused) // 4), len(refused))}, (
-                "for all that are refused, and only those"
-            )
+            bought = {"g": (-(-len(refused) // 4), len(refused))}
+            assert growth(plan) == bought, "for all that are refused, and only those"
             self.delays += [now - at - self._after for at in refused]
             self._created = [at for at in self._created if at not in refused]
             self._memory = msgspec.structs.replace(self._memory, last_scale_up=now + 1.0)
+        return plan.waits_for_pods
 
 
-@pytest.mark.parametrize("looked_at_after", [0.5, 2.0, 20.0])
-def test_constant_stream_of_pods_delays_no_pod_for_long(looked_at_after: float) -> None:
+@pytest.mark.parametrize(("looked_at_after", "seconds"), [(0.5, 600.0), (2.0, 600.0), (20.0, 3600.0)])
+def test_constant_stream_of_pods_delays_no_pod_for_long(looked_at_after: float, seconds: float) -> None:
     stream = Stream(looked_at_after)
-    stream.play(300)
-    assert len(stream.delays) > 270 - looked_at_after
+    stream.play(seconds)
+    assert len(stream.delays) > (seconds - REFUSAL_WAIT - looked_at_after) / PERIOD * AT_ONCE - AT_ONCE
     assert max(stream.delays) <= REFUSAL_WAIT + 1.0
 
 
