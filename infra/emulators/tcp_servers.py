@@ -107,6 +107,7 @@ class ByteScript:
         self.connections = self.sent = 0
         self.closed = threading.Event()
         self._over = threading.Event()
+        self._last_client: tuple[str, int] | None = None
         self._threads = [threading.Thread(target=self._serve, daemon=True)]
 
     def __enter__(self) -> ByteScript:
@@ -115,17 +116,20 @@ class ByteScript:
 
     def __exit__(self, *error: object) -> None:
         self._over.set()
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
+        # The kernel accepts in order: when the last client is accepted, all others have been counted.
+        with socket.socket() as last:
+            last.bind(("127.0.0.1", 0))
+            self._last_client = last.getsockname()
+            last.connect(self._listener.getsockname())
+            for thread in self._threads:
+                thread.join(_HANG)
         self._listener.close()
-        for thread in self._threads:
-            thread.join(_HANG)
 
     def _serve(self) -> None:
-        while not self._over.is_set():
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
+        while True:
+            connection, client = self._listener.accept()
+            if client == self._last_client:
+                connection.close()
                 return
             self.connections += 1
             thread = threading.Thread(target=self._connection, args=(connection,), daemon=True)
