@@ -144,6 +144,24 @@ def _pass(message: ReconcileMessage, runtime: Runtime) -> None:
         _pass_with_lease(message, policy, lease, runtime)
 
 
+def _watched_at_first_renewal(
+    renew: Callable[[], bool], policy: Policy, began: float, runtime: Runtime
+) -> Callable[[], bool]:
+    """Return the renewals of a scheduled pass, of which the first sends its watch: most passes end before. Where the
+    next scheduled pass begins within a lease's time, none is needed."""
+    is_watched = policy.scan_interval <= LEASE_FOR
+
+    def renew_and_watch() -> bool:
+        nonlocal is_watched
+        goes_on = renew()
+        if goes_on and not is_watched:
+            is_watched = True
+            watch(policy, began, LEASE_FOR, runtime)
+        return goes_on
+
+    return renew_and_watch
+
+
 def _acquire(message: ReconcileMessage, policy: Policy, runtime: Runtime, last_pass: float = 0.0) -> Lease | None:
     """Return the lease; None where another pass has it. A wake-up is then queued again, once: it may report a change
     that the other pass has not seen. A scheduled message is queued again for the case that the other pass has died.
@@ -166,14 +184,16 @@ def _acquire(message: ReconcileMessage, policy: Policy, runtime: Runtime, last_p
 def _pass_with_lease(message: ReconcileMessage, policy: Policy, lease: Lease, runtime: Runtime) -> None:
     """Run the pass, release the lease, and then do what may take longer than the lease should be held."""
     began, recorder = runtime.clock(), PassRecorder(policy, lease, runtime)
-    if message.reason != Cause.SCHEDULE.value:
+    watched = message.reason != Cause.SCHEDULE.value
+    if watched:
         watch(policy, began, LEASE_FOR, runtime)
     runtime.memory_usage.begin()
     decision: RecordedDecision | None = None
     exceeded: MemoryExceeded | None = None
     try:
         held = HeldLease(lease, runtime.store.leases, runtime.clock)
-        with (runtime.repeat or in_thread)(RENEW_EVERY, held.renew):
+        renew = held.renew if watched else _watched_at_first_renewal(held.renew, policy, began, runtime)
+        with (runtime.repeat or in_thread)(RENEW_EVERY, renew):
             decision = run(policy, held, recorder, runtime)
     except MemoryExceeded as error:
         if runtime.hand_over is None:

@@ -111,6 +111,28 @@ def test_killed_pass_blinds_its_cluster_for_forty_seconds_at_most(
     assert stage.clock() - died <= BLIND
 
 
+@pytest.mark.parametrize("lasted", [10.0, 19.0, 31.0, 75.0])
+def test_scheduled_pass_killed_after_ten_seconds_needs_no_other_message(stage: OperationHarness, lasted: float) -> None:
+    killed_pass(stage, "schedule", OBSERVED, lasted)
+    died = stage.clock()
+    assert len(stage.pass_watches) == 1
+    while SAVED not in stage.checkpoints:
+        message = stage.pass_watches.pop(0)
+        stage.clock.advance(max(0.0, message["due"] - stage.clock()))
+        handle(encode(ReconcileMessage(message["cluster"], at=message["at"])).decode(), stage.runtime)
+    assert stage.clock() - died <= BLIND
+
+
+@pytest.mark.parametrize(("lasted", "watches"), [(0.0, 0), (9.0, 0), (10.0, 1), (35.0, 1)])
+def test_scheduled_pass_sends_one_watch_from_ten_seconds_on(
+    stage: OperationHarness, lasted: float, watches: int
+) -> None:
+    advance_at(stage, OBSERVED, lasted)
+    run_pass(stage)
+    assert SAVED in stage.checkpoints
+    assert len(stage.pass_watches) == watches
+
+
 def test_watch_of_a_pass_that_ended_requests_nothing(stage: OperationHarness) -> None:
     run_pass(stage, "webhook")
     (message,) = stage.pass_watches
@@ -128,10 +150,12 @@ def test_scheduled_message_that_meets_a_living_pass_requests_nothing_after_it(st
 
     stage.at_checkpoint[OBSERVED] = meet
     run_pass(stage)
-    (message,) = stage.pass_watches
     stage.checkpoints.clear()
-    stage.clock.advance(message["due"] - stage.clock())
-    handle(encode(ReconcileMessage(message["cluster"], at=message["at"])).decode(), stage.runtime)
+    messages = sorted(stage.pass_watches, key=lambda message: message["due"])
+    assert len(messages) == 2, "its own watch, and the message that met it"
+    for message in messages:
+        stage.clock.advance(message["due"] - stage.clock())
+        handle(encode(ReconcileMessage(message["cluster"], at=message["at"])).decode(), stage.runtime)
     assert stage.checkpoints == []
 
 
