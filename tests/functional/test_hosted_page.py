@@ -40,6 +40,7 @@ from chalicelib.page.render import Links
 from chalicelib.runtime.runtime import install, runtime
 from chalicelib.store import Store
 from infra.emulators.aws_faults import AwsFaults, busy
+from infra.emulators.aws_services import in_process
 from tests.functional.app_client import AppClient
 
 pytestmark = pytest.mark.filterwarnings("ignore:IAMAuthorizer is not a supported in local mode")
@@ -139,6 +140,23 @@ def test_UI_2_link_works_once_and_for_a_minute(page: AppClient) -> None:
     assert page.get(used).status_code == 401
     page.clock.advance(LINK_FOR + 1)
     assert page.get(late).status_code == 401
+
+
+@pytest.mark.parametrize("behind", [0.0, 60.0, 120.0, 180.0])
+def test_used_link_opens_nowhere_again_where_the_clock_is_behind(page: AppClient, behind: float) -> None:
+    used, right = link(page), runtime()
+
+    def clock() -> float:
+        return page.clock() - behind
+
+    late_store = Store(page.store.table.name, clock=clock, region="us-east-1", client=in_process("dynamodb"))
+    late = dataclasses.replace(right, clock=clock, store=late_store)
+    assert page.get(used).status_code == 303
+    for _ in range(30):
+        page.clock.advance(LINK_FOR / 6)
+        for process in (late, right):
+            install(process)
+            assert page.get(used).status_code == 401
 
 
 def opened(page: AppClient, path: str, cookie: str, site: str = "none") -> PageResponse:

@@ -24,6 +24,7 @@ from chalicelib.model.policy import (
     RepairRule,
     Spot,
 )
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.planner import plan_cluster
 from tests.builders import NOW, ClusterBuilder, cluster, node
 
@@ -136,6 +137,20 @@ def test_group_counts_nodes_that_are_not_sick_for_long_enough_apart() -> None:
     answer = of_group("sp", scene)
     assert answer.data["due"] == {"NotSickLongEnough": 1}
     assert dict(answer.facts)["nodes that should go"] == "1 sick not for long enough yet"
+
+
+def test_group_whose_renewal_rests_says_which_new_node_is_no_better() -> None:
+    made, detail = build(), "its vendor calls it old"
+    note = Reason.of(
+        ReasonCode.RENEWAL_RESTS, group="sp", renewed="expired", until=NOW + 7200, node="s-9", detail=detail
+    )
+    plan, after = plan_cluster(made.snapshot(), ACTING, Memory(), NOW, 0)
+    inputs = PlanInputs(made.snapshot(), ACTING, Memory(), NOW, 0, None, (), 0.0)
+    scene = ExplainContext(inputs, PlannedCase(msgspec.structs.replace(plan, notes=(note,)), after, {}))
+    said = dict(of_group("sp", scene).facts)["renewal"]
+    assert "s-9" in said
+    assert detail in said
+    assert "renewal" not in dict(of_group("od", scene).facts)
 
 
 def test_group_that_only_the_policy_calls_spot_has_the_price_and_the_risk_of_spot() -> None:

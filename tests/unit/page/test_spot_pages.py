@@ -84,6 +84,21 @@ def needs_of(plan: Plan) -> list[Need]:
     return needs(cluster, status_of(cluster.summary, NOW), NOW)
 
 
+def test_a_group_whose_renewal_rests_needs_a_person_who_ends_the_rest() -> None:
+    fields: dict[str, str | float] = {
+        "group": WEB,
+        "renewed": "drifted",
+        "until": NOW + 60.0,
+        "node": "web-5",
+        "detail": "differs in the same",
+    }
+    rest = Reason.of(ReasonCode.RENEWAL_RESTS, **fields)
+    (need,) = (need for need in needs_of(msgspec.structs.replace(due_plan(), notes=(rest,))) if need.note == "it rests")
+    assert "differs in the same" in need.text
+    assert need.command.split()[:3] == ["outscaler", "retry", "mine"]
+    assert need.command.split()[3:] == ["group", need.subject]
+
+
 def test_announced_and_overdue_nodes_and_groups_too_sick_to_repair_need_a_person() -> None:
     rows = {need.subject: need for need in needs_of(due_plan())}
     assert {"batch-1", "web-3", "arm"} <= rows.keys()

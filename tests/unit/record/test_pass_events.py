@@ -129,6 +129,25 @@ def test_pass_events_priority_errors_are_reported_on_their_config_map() -> None:
     ]
 
 
+def test_pass_events_each_rest_of_a_group_is_reported_once_a_day() -> None:
+    def rest(until: float, renewed: str = "drifted") -> Plan:
+        fields: dict[str, str | float] = {
+            "group": "g",
+            "renewed": renewed,
+            "until": until,
+            "node": "n2",
+            "detail": "differs in the same: type",
+        }
+        return plan(notes=(Reason.of(ReasonCode.RENEWAL_RESTS, **fields),))
+
+    scene = RecordFixture()
+    for shown in (rest(NOW + 60), rest(NOW + 60), rest(NOW + 60, "expired"), rest(NOW + 120)):
+        scene.passes(shown)
+    reported = scene.reported()
+    assert [(name, reason, kind) for name, reason, kind, _ in reported] == [(STATUS, "RenewalRests", "Warning")] * 3
+    assert all("n2" in words and "differs in the same: type" in words for *_, words in reported)
+
+
 def unhealthy(at: float) -> Plan:
     return plan(at, health=Health(healthy=False, registered=9))
 
