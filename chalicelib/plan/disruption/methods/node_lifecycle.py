@@ -82,7 +82,7 @@ class LifecycleResult(msgspec.Struct, frozen=True):
     for_zones: Mapping[str, Mapping[str, int]]
 
 
-class _Source(NamedTuple):
+class _SuccessorSource(NamedTuple):
     """Of which group a successor is bought. attempt: its zone, where the pods need one of several; None: any will
     do."""
 
@@ -312,7 +312,7 @@ class _Renewal:
         self.budgets.promise([candidate.node.name])
         return None
 
-    def _no_room_for(self, source: _Source, before: int) -> Reason | None:
+    def _no_room_for(self, source: _SuccessorSource, before: int) -> Reason | None:
         """Return which limit a further purchase of one proposal exceeds. before: nodes that the proposal buys."""
         group = source.group
         if source.attempt is not None and before >= source.attempt.room.for_zone:
@@ -330,7 +330,7 @@ class _Renewal:
         self._limiter = self._limiter or self.budgets.purchasable()
         return self._limiter
 
-    def _source(self, candidate: Candidate, due_node: DueNode) -> _Source | Reason:
+    def _source(self, candidate: Candidate, due_node: DueNode) -> _SuccessorSource | Reason:
         """Return the group of which a node is bought: its own if the pods fit a new node of it, otherwise the cheapest
         one that costs at most what the disruption is worth more, otherwise its own as an attempt for its zone."""
         groups = self._groups = self._groups or self._candidate_groups()
@@ -347,12 +347,12 @@ class _Renewal:
             and all(bool(groups.fits(cls)[row]) for cls in classes)
         ]
         if own in fitting:
-            return _Source(own)
+            return _SuccessorSource(own)
         worth = self._affordable(due_node.node)
         prices = {name: price for name in fitting if (price := self._price_of(name)) is not None}
         cheapest = min(prices, key=lambda name: (prices[name], name), default="")
         if cheapest and worth is not None and prices[cheapest] <= worth:
-            return _Source(cheapest)
+            return _SuccessorSource(cheapest)
         if own in groups.skipped:
             return groups.skipped[own]
         attempt = self._attempt(groups, candidate, classes, need)
@@ -365,21 +365,21 @@ class _Renewal:
         return Candidates(self.state, self.simulated, self._purchasable(), zones)
 
     def _attempt(
-        self, groups: Candidates, candidate: Candidate, classes: Collection[int], need: Ints
-    ) -> _Source | Reason | None:
+        self, candidates: Candidates, candidate: Candidate, classes: Collection[int], need: Ints
+    ) -> _SuccessorSource | Reason | None:
         """Return an attempt for the zone of a node, whose pods fit a new one there, or why none is made now; None
         where that would not help."""
         own, zone = candidate.group, zone_label(candidate.node)
-        attempt = next((of for of in groups.variants.values() if of.group == own and of.zone == zone), None)
-        if attempt is None or not bool((need <= groups.shapes[own].free).all()):
+        attempt = next((of for of in candidates.variants.values() if of.group == own and of.zone == zone), None)
+        if attempt is None or not bool((need <= candidates.shapes[own].free).all()):
             return None
         if not all(zone in self.simulated.zones.fitting_zones(cls, own) for cls in classes):
             return None
         if attempt.room.for_zone <= 0:
             return attempt.room.why
-        rows = [row for row, group in enumerate(groups.groups) if group.id in (own, attempt.id)]
-        fits = all(bool(groups.fits(cls)[rows].any()) for cls in classes)
-        return _Source(own, attempt) if fits else None
+        rows = [row for row, group in enumerate(candidates.groups) if group.id in (own, attempt.id)]
+        fits = all(bool(candidates.fits(cls)[rows].any()) for cls in classes)
+        return _SuccessorSource(own, attempt) if fits else None
 
     def _affordable(self, node: Node) -> int | None:
         """Return the most that another group's node may cost: the price of this one, and of its disruption."""
