@@ -277,13 +277,14 @@ def wait_for_pods(operation: Operation, context: StepContext, now: float) -> InP
             node = progress.nodes[name]
         remaining = [pod for pod in pods if must_go(pod, node, options, now)]
         current = [pod for pod in remaining if _is_in_turn(pod, node, options, now)]
+        ends = [pod.deleted for pod in current if pod.deleted]
         limit = max((group_of(pod, options).grace for pod in current), default=0.0) + TERMINATION_SLACK
         stranger = _unplanned_pod(pods, targets[name], options, now) or next(
             (pod for pod in current if not (pod.deleted or pod.daemonset or fingerprint(pod) in node.asked)), None
         )
         if stranger is not None:  # a pod with a planned name counts if it is not the evicted pod
             progress = progress.give_up(name, "NodeNotEmpty", f"pod {stranger.key} was bound to it during the drain")
-        elif current and node.wait.elapsed(now) >= limit and leaves_ending and all(pod.deleted for pod in current):
+        elif current and node.wait.elapsed(now) >= limit and leaves_ending and len(ends) == len(current):
             progress = progress.change(name, stuck=(*node.stuck, *map(fingerprint, current)))
             next_group = next_group or len(remaining) > len(current)
         elif current and node.wait.elapsed(now) >= limit:
@@ -291,7 +292,6 @@ def wait_for_pods(operation: Operation, context: StepContext, now: float) -> InP
             progress = progress.give_up(name, "PodNotGone", why)
         elif current:
             pauses[name] = _next_look(current, node.wait, limit, now)
-            ends = [pod.deleted for pod in current if pod.deleted]
             if leaves_ending and ends:
                 until_stuck = min(ends) + TERMINATION_SLACK - now
                 pauses[name] = max(LEAST, min(pauses[name], until_stuck))

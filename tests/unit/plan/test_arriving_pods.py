@@ -176,28 +176,24 @@ def test_note_says_what_a_report_does_not_wait_for() -> None:
 # --- many passes
 
 
-PERIOD = 8.0  # seconds between two groups of pods of a stream
-AT_ONCE = 4  # pods of a group
-
-
 class Stream:
-    """Some pods are created together every few seconds, and looked at so many seconds later; a pass when pods are
+    """So many pods are created together every period of seconds, and looked at some seconds later; a pass when pods are
     created, when they are refused, and when a wait ends. Nodes are there as soon as they are bought. delays: seconds
     from each refusal to the purchase."""
 
-    def __init__(self, looked_at_after: float, scheduler: str = "default-scheduler") -> None:
-        self._after, self._scheduler = looked_at_after, scheduler
+    def __init__(self, looked_at_after: float, period: float, together: int) -> None:
+        self._after, self._period, self._together = looked_at_after, period, together
         self._created: list[float] = []
         self._memory = Memory()
         self.delays: list[float] = []
 
     def play(self, seconds: float) -> None:
         """Run the passes; the first pods are created at NOW."""
-        creations = [NOW + group * PERIOD for group in range(int(seconds / PERIOD))]
+        creations = [NOW + number * self._period for number in range(int(seconds / self._period))]
         refusals = [at + self._after for at in creations]
         changes = sorted({*creations, *refusals})
         for now, following in pairwise([*changes, math.inf]):
-            self._created += [now] * AT_ONCE if now in creations else []
+            self._created += [now] * self._together if now in creations else []
             at = now
             while 0.0 < (wait := self._pass(at)) < following - at:
                 at += wait
@@ -207,7 +203,7 @@ class Stream:
         build = cluster().node("n", "1").running("n", 1, "1").group("g", template=node("t", "4", "64Gi"), target=0)
         refused = [at for at in self._created if at + self._after <= now]
         for at in self._created:
-            build.pending(1, "1", created=at, scheduler=self._scheduler)
+            build.pending(1, "1", created=at)
             seen = {"refused_at": float(int(at + self._after))} if at in refused else UNSEEN
             build.pods[-1] = msgspec.structs.replace(build.pods[-1], **seen)
         plan, self._memory = build.decide(self._memory, now=now)
@@ -220,11 +216,16 @@ class Stream:
         return plan.waits_for_pods
 
 
-@pytest.mark.parametrize(("looked_at_after", "seconds"), [(0.5, 600.0), (2.0, 600.0), (20.0, 3600.0)])
-def test_constant_stream_of_pods_delays_no_pod_for_long(looked_at_after: float, seconds: float) -> None:
-    stream = Stream(looked_at_after)
+@pytest.mark.parametrize(
+    ("looked_at_after", "period", "together", "seconds"),
+    [(0.5, 1.0, 1, 300.0), (2.0, 1.0, 1, 300.0), (20.0, 1.0, 1, 300.0), (20.0, 8.0, 4, 3600.0)],
+)
+def test_constant_stream_of_pods_delays_no_pod_for_long(
+    looked_at_after: float, period: float, together: int, seconds: float
+) -> None:
+    stream = Stream(looked_at_after, period, together)
     stream.play(seconds)
-    assert len(stream.delays) > (seconds - REFUSAL_WAIT - looked_at_after) / PERIOD * AT_ONCE - AT_ONCE
+    assert len(stream.delays) > (seconds - REFUSAL_WAIT - looked_at_after) / period * together - together
     assert max(stream.delays) <= REFUSAL_WAIT + 1.0
 
 

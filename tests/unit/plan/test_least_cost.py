@@ -201,6 +201,14 @@ def _backlog(seed: int, groups: int = 12, classes: int = 30) -> tuple[list[Offer
     return offers, asks
 
 
+@pytest.mark.parametrize("seed", [3, 4, 5])
+def test_least_cost_buys_the_same_nodes_in_another_order(seed: int) -> None:
+    offers, asks = _backlog(seed)
+    straight = buy(offers, asks)
+    turned = buy(offers[::-1], [Ask(one.need, one.count, one.fits[::-1], one.per_node) for one in reversed(asks)])
+    assert nodes(offers, straight) == nodes(offers[::-1], turned)
+
+
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_least_cost_in_another_order_places_the_same_pods_within_a_hundredth(seed: int) -> None:
     offers, asks = _backlog(seed)
