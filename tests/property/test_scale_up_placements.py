@@ -31,6 +31,7 @@ SEED = 20_261_121
 # node, or missed a placed pod in queue order; and clusters that are too unhealthy to scale up.
 ONCE_WRONG = (
     20_262_378,
+    20_267_797,
     100_625,
     101_273,
     102_175,

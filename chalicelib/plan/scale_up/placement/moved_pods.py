@@ -2,7 +2,8 @@
 
 Pods and nodes were chosen together when the nodes were bought; placed one after another, the same pods may not fit. A
 pod that is left gets a place if equal pods that are planned on an upcoming node fit elsewhere. No pod loses its place,
-and nothing that runs is moved. The number of trials is limited, so that the rest is left to the purchase.
+and nothing that runs is moved. A move is undone if pods that stay rely on the one that goes: it evened their domains,
+or drew them. The number of trials is limited, so that the rest is left to the purchase.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.demand.pending_pods import PodBatch
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
-from chalicelib.plan.tables import Ints
+from chalicelib.plan.tables import Bools, Ints
 
 _MOST_TRIALS = 2_000
 _MOST_ROWS = 500  # upcoming nodes that are looked at
@@ -47,6 +48,30 @@ def pack_again(simulated: SimulatedCluster, unserved: Sequence[PodBatch], stop: 
     _PackingAgain(simulated, unserved, stop).pack()
 
 
+class _Support:
+    """What the pods placed in this pass rely on: the least count of a domain for each spread, and for each key of a
+    required affinity the domains with a pod that it selects."""
+
+    def __init__(self, simulated: SimulatedCluster) -> None:
+        self._simulated = simulated
+        rules = [rule for cls in simulated.standing() if (rule := simulated.needs(cls)) is not None]
+        self._spreads = [spread for rule in rules for spread in rule.evenness]
+        self._attractions = [rule.attraction for rule in rules if rule.attraction is not None]
+        self._least, self._drawn = self._counts()
+
+    def holds(self) -> bool:
+        """Return whether nothing of it was lost since."""
+        least, drawn = self._counts()
+        is_even = all(now >= before for now, before in zip(least, self._least, strict=True))
+        return is_even and not any((before & ~now).any() for now, before in zip(drawn, self._drawn, strict=True))
+
+    def _counts(self) -> tuple[list[int], list[Bools]]:
+        rows = self._simulated.rows
+        least = [rows.level(spread).least for spread in self._spreads]
+        drawn: list[Bools] = [rows.domains(term.counter, key) > 0 for term in self._attractions for key in term.keys]
+        return least, drawn
+
+
 class _PackingAgain:
     def __init__(self, simulated: SimulatedCluster, unserved: Sequence[PodBatch], stop: Callable[[], bool]) -> None:
         self._simulated, self._stop, self._draws = simulated, stop, 0
@@ -58,7 +83,7 @@ class _PackingAgain:
         self._share: dict[int, float] = {}
         classes = {*self._left, *simulated.standing()}
         self._priorities = sorted({simulated.classes[cls].priority or 0 for cls in classes}, reverse=True)
-        self._room = self._whole_room()
+        self._room, self._support = self._whole_room(), _Support(simulated)
 
     def pack(self) -> None:
         """Draw until every pod has a place."""
@@ -90,8 +115,9 @@ class _PackingAgain:
             if placed < part:
                 left[cls] = left.get(cls, 0) + part - placed
         room, before, after = self._whole_room(), self._by_priority(self._left), self._by_priority(left)
-        if after < before or (after == before and room >= self._room):
-            self._left, self._room = left, room
+        is_better = after < before or (after == before and room >= self._room)
+        if is_better and self._support.holds():
+            self._left, self._room, self._support = left, room, _Support(simulated)
         else:
             simulated.rollback(mark)
 
@@ -166,7 +192,7 @@ class _Mover:
 
     def _place_by_a_move(self, cls: int) -> bool:
         """Place one pod where pods of another class make room for it."""
-        simulated = self._simulated
+        simulated, support = self._simulated, _Support(self._simulated)
         for move in sorted(self._moves(cls)):
             self._trials -= 1
             if self._trials <= 0:
@@ -175,7 +201,7 @@ class _Mover:
             simulated.put_one(move.cls, move.row, -move.count)
             if simulated.place_first_fit(cls, 1, only=[move.row]):
                 moved = sum(pods for _, pods in simulated.place_first_fit(move.cls, move.count))
-                if moved == move.count:
+                if moved == move.count and support.holds():
                     return True
             simulated.rollback(mark)
         return False
