@@ -152,10 +152,10 @@ class PurchaseAttempts(msgspec.Struct, frozen=True, omit_defaults=True):
     """Purchases of which it is not known what comes, because new nodes of the group may be in one of several zones.
 
     zones: zone -> when a node of the group was last seen in it. open: zone -> nodes bought for it that have not come
-    yet; since: when the first of them was planned. missed: (instant, zone) of nodes that came elsewhere, until one
-    comes; hits: zone -> nodes that came there one after the other. strays: the nodes that came instead. storage:
-    storage class -> when a node was planned to find out what a new one offers; `storage <class>` stands for it in
-    missed.
+    yet; since: from when on joining nodes count as theirs. missed: (instant, zone) of nodes that came elsewhere, for a
+    day; once one comes, with "" instead of the zone, for an hour; hits: zone -> nodes that came there one after the
+    other. strays: the nodes that came instead. storage: storage class -> when a node was planned to find out what a new
+    one offers; `storage <class>` stands for it in missed.
     """
 
     zones: dict[str, float] = {}

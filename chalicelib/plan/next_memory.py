@@ -132,7 +132,7 @@ def _with_attempts(
     attempts, classes = memory.attempts, scale_up.for_storage.get(group.id)
     for bought in (scale_up.for_zones.get(group.id), disruption.for_zones.get(group.id)):
         if bought:
-            attempts = with_purchases(attempts, bought, now)
+            attempts = with_purchases(attempts, bought, group.nodes, now)
     if classes:
         attempts = attempts or PurchaseAttempts()
         attempts = msgspec.structs.replace(attempts, storage={**attempts.storage, **dict.fromkeys(classes, now)})

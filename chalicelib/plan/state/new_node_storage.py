@@ -27,7 +27,7 @@ from chalicelib.plan.state.local_storage import (
     is_same_type,
 )
 from chalicelib.plan.state.node_templates import Template
-from chalicelib.plan.state.purchase_attempts import MOST_STRAYS, NONE, is_empty, wait_for
+from chalicelib.plan.state.purchase_attempts import FORGIVEN, MOST_STRAYS, NONE, is_empty, wait_for
 from chalicelib.plan.state.readiness import Bucket
 
 
@@ -132,7 +132,7 @@ class _Stage:
             joined = [node for node in group.nodes if since is not None and node.created >= since - 1.0]
             if any(self.local.has_published(node.name, name) for node in joined):
                 opened.pop(name, None)
-                missed = [miss for miss in missed if miss[1] != key]
+                missed = [(at, FORGIVEN if missing == key else missing) for at, missing in missed]
                 continue
             silent = [node for node in late if not self.local.has_published(node.name, name)]
             expected = since is not None or name in known

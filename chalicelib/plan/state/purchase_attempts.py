@@ -5,7 +5,8 @@ nodes have joined:
 
     came in the zone   the next attempt follows at once and may be one node larger
     came elsewhere     a miss: none for the zone before a back-off is over, which doubles with every miss in a row; none
-                       while a node that came instead is empty; and no more than three misses of a group in an hour
+                       while a node that came instead is empty; and no more than three misses of a group in an hour,
+                       also if nodes came in the zone between them
     did not come       counts nothing here: the group itself is backed off
 
 Pods that are spread over zones are planned for as many nodes as they need, until a node has come elsewhere; then the
@@ -15,7 +16,7 @@ same limits apply. See docs/reference/scale-up.md "Groups in several zones".
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -33,6 +34,8 @@ _REMEMBERED = 24 * HOUR
 MOST_STRAYS = 50
 """Nodes of a group that came instead of others and are remembered, the last ones."""
 _MOST_HITS = 100
+FORGIVEN = ""
+"""Among the misses: of a zone in which a node has come since. No zone is named so. It counts in its hour only."""
 _UNLIMITED = 10**9
 NONE = PurchaseAttempts()
 
@@ -71,7 +74,7 @@ def _judged(group: NodeGroupState, state: ClusterState) -> PurchaseAttempts | No
     attempts = msgspec.structs.replace(
         known,
         zones=remembered_zones(known.zones, group.nodes, group.zones, now),
-        missed=tuple(miss for miss in known.missed if abs(now - miss[0]) < _REMEMBERED),
+        missed=tuple((at, key) for at, key in known.missed if abs(now - at) < (_REMEMBERED if key else HOUR)),
         strays=tuple(name for name in known.strays if name in state.buckets),
     )
     if attempts.open:
@@ -138,7 +141,7 @@ class _Arrivals:
             attempts,
             open={},
             since=0.0,
-            missed=tuple(miss for miss in attempts.missed if miss[1] not in came),
+            missed=tuple((at, FORGIVEN if zone in came else zone) for at, zone in attempts.missed),
             hits=dict(sorted(hits.items())),
         )
 
@@ -192,11 +195,16 @@ def _reason(group: NodeGroupState, zone: str, values: Mapping[str, str | float])
     return Reason.of(ReasonCode.ZONE_NOT_CERTAIN, group=group.id, zone=zone, **values)
 
 
-def with_purchases(attempts: PurchaseAttempts | None, bought: Mapping[str, int], now: float) -> PurchaseAttempts:
-    """Return the attempts with those of this pass. bought: zone -> nodes."""
-    known = attempts or NONE
+def with_purchases(
+    attempts: PurchaseAttempts | None, bought: Mapping[str, int], nodes: Iterable[Node], now: float
+) -> PurchaseAttempts:
+    """Return the attempts with those of this pass. bought: zone -> nodes; nodes: of the group, none of which is of
+    these attempts."""
+    known, second = attempts or NONE, math.floor(now)
     opened = {zone: known.open.get(zone, 0) + bought.get(zone, 0) for zone in sorted({*known.open, *bought})}
-    return msgspec.structs.replace(known, open=opened, since=known.since if known.open else now)
+    # Creation times are whole seconds. A node that has come in this one would count for these attempts as well.
+    began = second + 1.0 if any(node.created >= second for node in nodes) else now
+    return msgspec.structs.replace(known, open=opened, since=known.since if known.open else began)
 
 
 def is_empty(node: Node, state: ClusterState) -> bool:
