@@ -82,11 +82,13 @@ def node_model(node: Json) -> Node:
 
 
 class Machine(msgspec.Struct):
-    """A machine of a group. joins_at: epoch seconds at which its Node appears; inf: never."""
+    """A machine of a group. joins_at: epoch seconds at which its Node appears; inf: never. says: fields of Instance that
+    its vendor says."""
 
     name: str
     bought_at: float
     joins_at: float
+    says: dict[str, Any] = {}
 
 
 class Group(msgspec.Struct):
@@ -307,6 +309,7 @@ class HourOfJoins:
                 handle=machine.name,
                 node=machine.name if machine.joins_at <= self.now else "",
                 created=machine.bought_at,
+                **machine.says,
             )
             for machine in group.machines
         )

@@ -43,6 +43,7 @@ from chalicelib.plan.scale_up.zone_variants import ZoneVariant, zone_variants
 from chalicelib.plan.state.cluster_state import NodeGroupState
 from chalicelib.plan.state.due_nodes import DueNode, lifecycle_state
 from chalicelib.plan.state.pools import pool_id
+from chalicelib.plan.state.purchase_attempts import room_in_zone
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.state.renewals import after_renewal, with_successors
 from chalicelib.plan.state.zones import zone_label
@@ -401,12 +402,25 @@ class _Renewal:
             return Reason.of(ReasonCode.REPAIRED_ONE_BY_ONE, node=other)
         if self.state.groups[candidate.group].upcoming:
             return Reason.of(ReasonCode.GROUP_GROWING)  # the successor of the last one comes first
+        if (uncertain := self._no_attempt_for(candidate)) is not None:
+            return uncertain
         for pod, names in candidate.limited:
             short = next((name for name in names if self.budgets.pdbs.left(name) < candidate.used.get(name, 0)), None)
             if short is not None:
                 params = {"pod": pod.key, "rule": ReasonCode.NOT_ENOUGH_PDB.value, "budget": short}
                 return Reason(ReasonCode.BLOCKED_BY_POD, dict(params))
         return self._remove(due_node.why, [_simulated(candidate)])
+
+    def _no_attempt_for(self, candidate: Candidate) -> Reason | None:
+        """Return why nothing would be bought for the zone of a node once it has gone, if its pods need the zone of a
+        group in several; None otherwise."""
+        group = self.state.groups[candidate.group]
+        zones, zone = self.simulated.zones, zone_label(candidate.node)
+        bound = zone in group.zones and any(not zones.fits_anywhere(pod.cls, group.id) for pod in candidate.pods)
+        if not bound:
+            return None
+        room = room_in_zone(group, zone, self.state)
+        return room.why if room.for_zone <= 0 else None
 
     def _leaving_of(self, group: str) -> list[str]:
         """Return the nodes of a group that leave, or that this pass removes for any reason: without them the group has
