@@ -82,8 +82,8 @@ def node_model(node: Json) -> Node:
 
 
 class Machine(msgspec.Struct):
-    """A machine of a group. joins_at: epoch seconds at which its Node appears; inf: never. says: fields of Instance that
-    its vendor says."""
+    """A machine of a group. joins_at: epoch seconds at which its Node appears; inf: never. says: what else its vendor
+    says of it, as fields of Instance."""
 
     name: str
     bought_at: float
