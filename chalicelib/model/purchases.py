@@ -8,6 +8,7 @@ docs/reference/node-groups.md "Scale-up requests".
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
@@ -78,6 +79,23 @@ def awaited_pods(counts: Mapping[int, int], classes: Sequence[PodClass]) -> tupl
     entries = [AwaitedPods(owner_of(classes[cls]), digest_of(classes[cls]), count) for cls, count in counts.items()]
     ranked = sorted(entries, key=lambda awaited: (-awaited.count, awaited.owner, awaited.digest))
     return tuple(ranked[:MOST_AWAITED]), sum(awaited.count for awaited in ranked[MOST_AWAITED:])
+
+
+def with_planned_pods(
+    request: ScaleUpRequest, on_nodes: Sequence[Mapping[int, int]], classes: Sequence[PodClass]
+) -> ScaleUpRequest:
+    """Return the request with the pods that are planned on its nodes now. on_nodes: class -> pods of each node that is
+    still missing, those of the oldest purchase first."""
+    rows: list[PurchaseRow] = []
+    first, left = 0, MOST_AWAITED_TOGETHER
+    for row, missing in zip(request.purchases, still_missing(request.purchases, len(on_nodes)), strict=True):
+        planned = Counter[int]()
+        for counts in on_nodes[first : first + missing]:
+            planned.update(counts)
+        entries, more = awaited_pods(planned, classes)
+        rows.append(_with_pods(msgspec.structs.replace(row, more_pods=more), entries, left))
+        first, left = first + missing, left - len(rows[-1].pods)
+    return request_of(rows, request.given_up) or request
 
 
 def coming_for(request: ScaleUpRequest | None) -> tuple[tuple[str, int], ...]:

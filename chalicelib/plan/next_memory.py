@@ -20,9 +20,11 @@ from chalicelib.model.memory import (
     Memory,
     NodeMemory,
     PurchaseAttempts,
+    ScaleUpRequest,
 )
 from chalicelib.model.operation import Operation
 from chalicelib.model.policy import ConsolidationMode
+from chalicelib.model.purchases import with_planned_pods
 from chalicelib.plan.disruption.bought_back import next_drains
 from chalicelib.plan.disruption.methods.unneeded import paused_timer
 from chalicelib.plan.disruption.planner import DisruptionPlan
@@ -73,7 +75,10 @@ def next_memory(
         | {
             group.id: _with_attempts(
                 _with_spot(
-                    _with_renewals(_group(group, drains[group.id], now), group, disruption), group, state, scale_up
+                    _with_renewals(_group(group, drains[group.id], state, scale_up), group, disruption),
+                    group,
+                    state,
+                    scale_up,
                 ),
                 group,
                 scale_up,
@@ -164,7 +169,10 @@ def _consolidation(state: ClusterState, disruption: DisruptionPlan) -> Consolida
     return msgspec.structs.replace(memory, moves={owner: moves[owner] for owner in sorted(newest)})
 
 
-def _group(group: NodeGroupState, drained: dict[str, DrainedOwner], now: float) -> GroupMemory:
+def _group(
+    group: NodeGroupState, drained: dict[str, DrainedOwner], state: ClusterState, scale_up: ScaleUpPlan
+) -> GroupMemory:
+    now = state.now
     if group.group.error:
         return group.memory
     since, pair = wrong_size(group, now)
@@ -181,6 +189,7 @@ def _group(group: NodeGroupState, drained: dict[str, DrainedOwner], now: float) 
     }
     return msgspec.structs.replace(
         group.memory,
+        request=_request(group, state, scale_up),
         target=group.group.target,
         size_wrong_since=since,
         size_wrong=pair,
@@ -189,6 +198,15 @@ def _group(group: NodeGroupState, drained: dict[str, DrainedOwner], now: float) 
         drained=drained,
         first_seen=group.memory.first_seen or now,
     )
+
+
+def _request(group: NodeGroupState, state: ClusterState, scale_up: ScaleUpPlan) -> ScaleUpRequest | None:
+    """Return a group's request. Where further nodes are bought, the plan relies on where it placed all pods, so the
+    nodes that were coming already are now coming for those that it placed there."""
+    request, on_upcoming = group.memory.request, scale_up.on_upcoming.get(group.id)
+    if request is None or on_upcoming is None:
+        return request
+    return with_planned_pods(request, on_upcoming, state.snapshot.classes)
 
 
 def _all_read(state: ClusterState) -> bool:

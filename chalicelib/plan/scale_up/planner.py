@@ -3,6 +3,7 @@ node."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 import msgspec
@@ -36,7 +37,8 @@ class ScaleUpPlan(msgspec.Struct, frozen=True):
     """The plan of the growth. fits: pods with a place on existing or upcoming nodes. fallback: groups that are bought
     on demand for pods that a spot group would take which is backed off or avoided now. for_zones: group in several
     zones -> zone -> new nodes that were bought for it. for_storage: group -> the storage classes for which a new node
-    was bought to find out what it offers."""
+    was bought to find out what it offers. on_upcoming: group -> class -> pods, one entry per upcoming node in order, if
+    nodes are bought besides."""
 
     scale_ups: tuple[ScaleUp, ...]
     fits: tuple[str, ...]
@@ -49,6 +51,7 @@ class ScaleUpPlan(msgspec.Struct, frozen=True):
     fallback: frozenset[str] = frozenset()
     for_zones: dict[str, dict[str, int]] = {}
     for_storage: dict[str, tuple[str, ...]] = {}
+    on_upcoming: dict[str, tuple[Mapping[int, int], ...]] = {}
 
 
 def plan_scale_up(
@@ -138,7 +141,15 @@ class _Report:
             fallback=self._fallback(bought),
             for_zones=self.search.bought_for_zones(),
             for_storage=self.search.bought_for_storage(),
+            on_upcoming=self._on_upcoming() if bought else {},
         )
+
+    def _on_upcoming(self) -> dict[str, tuple[Mapping[int, int], ...]]:
+        """Return group -> class -> pods that are planned on each of its upcoming nodes."""
+        on_row: dict[int, Counter[int]] = {}
+        for row, cls, placed in self.placement.places:
+            on_row.setdefault(row, Counter())[cls] += len(placed)
+        return {name: tuple(on_row.get(row, Counter()) for row in rows) for name, rows in self.simulated.coming.items()}
 
     def _zone_notes(self) -> Iterator[Reason]:
         """Return a note per group in several zones of which nodes are bought for one of them, or for which pods wait
