@@ -104,3 +104,10 @@ def test_burst_of_a_real_cluster_is_bought_by_two_plans_at_most(lasts: float) ->
     assert instants[0] <= 10.0
     assert sum(nodes for _, nodes in burst.purchases) <= MOST_NODES
     assert 0.0 < burst.an_hour <= MOST_AN_HOUR
+
+
+@needs_shared
+def test_nothing_is_bought_again_for_pods_whose_nodes_are_coming() -> None:
+    burst = Burst(15.0)
+    burst.play(30.0)
+    assert len(burst.purchases) == 2

@@ -179,6 +179,23 @@ def test_preference_ends_with_its_pods() -> None:
     assert (plan.fits_existing, _bought(plan)) == (("default/new-00001",), 0)
 
 
+def _owners_of(memory: Memory, group: str) -> dict[str, int]:
+    request = memory.groups[group].request
+    assert request is not None
+    return {entry.owner.rpartition("/")[2]: entry.count for row in request.purchases for entry in row.pods}
+
+
+@pytest.mark.parametrize(("more", "expected_pods"), [(4, {"old": 1, "new": 3}), (3, {"old": 4})])
+def test_further_purchase_updates_for_whom_earlier_nodes_are_coming(more: int, expected_pods: dict[str, int]) -> None:
+    build = cluster().group("g", target=2, template=node("t", "2", "8Gi"), max=20)
+    build.pending(1, "1", name="old", owner="old", created=NOW - 600)
+    build.pending(more, "1", name="new", owner="new", created=NOW - 100)
+    before = _coming(build, "g", 2, _entry(build, "old", 4))
+    plan, after = plan_cluster(build.snapshot(), ACTIVE, before, NOW, 0)
+    assert _bought(plan) == (1 if more == 4 else 0)
+    assert _owners_of(after, "g") == expected_pods
+
+
 def test_preference_is_of_an_owner_and_all_that_its_pods_ask_for() -> None:
     one = PodClass("default", {"app": "web"}, {"cpu": 1000})
     assert digest_of(one) == digest_of(PodClass("default", {"app": "web"}, {"cpu": 1000}))
