@@ -10,6 +10,7 @@ attempt, the pass is postponed by a few seconds, which is not a failure.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -81,6 +82,9 @@ BUSY_AT_FIRST = 1.0
 SOON = 10.0
 """Seconds between scheduled passes up to which a pass that finds a lease of a dead one is not repeated for it."""
 
+WATCHED_AFTER = 2.0
+"""Seconds after its beginning from which another pass follows a scheduled one that is killed."""
+
 _LEAST = 5.0  # minimum seconds for a decision; with none, no pass would ever find anything
 
 _TRIES = 3
@@ -144,22 +148,21 @@ def _pass(message: ReconcileMessage, runtime: Runtime) -> None:
         _pass_with_lease(message, policy, lease, runtime)
 
 
-def _watched_at_first_renewal(
-    renew: Callable[[], bool], policy: Policy, began: float, runtime: Runtime
-) -> Callable[[], bool]:
-    """Return the renewals of a scheduled pass, of which the first sends its watch: most passes end before. Where the
-    next scheduled pass begins within a lease's time, none is needed."""
-    is_watched = policy.scan_interval <= LEASE_FOR
+def _watched(message: ReconcileMessage, policy: Policy, began: float, runtime: Runtime) -> AbstractContextManager[None]:
+    """Return the context in which another pass follows this one if it is killed. The watch of a scheduled pass is sent
+    after WATCHED_AFTER seconds: a quiet pass ends before, and its watch would cost as much as its own message. Where
+    the next scheduled pass begins within a lease's time, none is needed."""
 
-    def renew_and_watch() -> bool:
-        nonlocal is_watched
-        goes_on = renew()
-        if goes_on and not is_watched:
-            is_watched = True
-            watch(policy, began, LEASE_FOR, runtime)
-        return goes_on
+    def send_watch() -> bool:
+        watch(policy, began, LEASE_FOR, runtime)
+        return False
 
-    return renew_and_watch
+    if message.reason != Cause.SCHEDULE.value:
+        send_watch()
+        return nullcontext()
+    if policy.scan_interval <= LEASE_FOR:
+        return nullcontext()
+    return (runtime.repeat or in_thread)(WATCHED_AFTER, send_watch)
 
 
 def _acquire(message: ReconcileMessage, policy: Policy, runtime: Runtime, last_pass: float = 0.0) -> Lease | None:
@@ -184,16 +187,13 @@ def _acquire(message: ReconcileMessage, policy: Policy, runtime: Runtime, last_p
 def _pass_with_lease(message: ReconcileMessage, policy: Policy, lease: Lease, runtime: Runtime) -> None:
     """Run the pass, release the lease, and then do what may take longer than the lease should be held."""
     began, recorder = runtime.clock(), PassRecorder(policy, lease, runtime)
-    watched = message.reason != Cause.SCHEDULE.value
-    if watched:
-        watch(policy, began, LEASE_FOR, runtime)
+    watched = _watched(message, policy, began, runtime)
     runtime.memory_usage.begin()
     decision: RecordedDecision | None = None
     exceeded: MemoryExceeded | None = None
     try:
         held = HeldLease(lease, runtime.store.leases, runtime.clock)
-        renew = held.renew if watched else _watched_at_first_renewal(held.renew, policy, began, runtime)
-        with (runtime.repeat or in_thread)(RENEW_EVERY, renew):
+        with watched, (runtime.repeat or in_thread)(RENEW_EVERY, held.renew):
             decision = run(policy, held, recorder, runtime)
     except MemoryExceeded as error:
         if runtime.hand_over is None:
