@@ -101,6 +101,7 @@ class NodeGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     instances: tuple[Instance, ...] = ()
     template: Node | None = None
     template_error: str = ""
+    states_taints: bool = False  # the template names all taints that the vendor gives a new node: no other one is there
     template_volumes: dict[str, int] = {}  # CSI driver -> most volumes a new node attaches; 0: no limit
     template_devices: dict[str, int] = {}  # DRA driver -> devices a new node publishes
     error: str = ""

@@ -137,7 +137,7 @@ def templates(
     for group in snapshot.groups:
         nodes = members.get(group.id, ())
         row, stated = learnt.get(group.id), stated_template(group, options)
-        current = _current(row, stated, node_labels)
+        current = _current(row, stated, node_labels, all_taints=group.states_taints)
         model, source = _model(group, nodes, row, current, options, now, lacking, newcomers)
         if model is None:
             continue
@@ -175,12 +175,14 @@ def stated_template(group: NodeGroup, options: Options) -> StatedTemplate | None
     return statement(_without_identity(group.template, "", options))
 
 
-def _current(learnt: LearntTemplate | None, stated: StatedTemplate | None, node_labels: NodeLabels) -> Node | None:
+def _current(
+    learnt: LearntTemplate | None, stated: StatedTemplate | None, node_labels: NodeLabels, *, all_taints: bool
+) -> Node | None:
     """Return the learnt node as it is now, by what its vendor says; None if it is another machine now. stated: by the
-    vendor's template, None without one."""
+    vendor's template, None without one; all_taints: it names all taints of a new node."""
     if learnt is None or stated is None:
         return learnt.node if learnt is not None else None
-    difference = change_since(learnt, stated)
+    difference = change_since(learnt, stated, all_taints=all_taints)
     if difference == UNCHANGED:
         return learnt.node
     return None if difference.machine else applied(learnt.node, difference, node_labels.csi.zone_keys())

@@ -68,14 +68,17 @@ def compare(old_template: StatedTemplate, new_template: StatedTemplate) -> Chang
     )
 
 
-def change_since(learnt: LearntTemplate, stated: StatedTemplate) -> Change:
+def change_since(learnt: LearntTemplate, stated: StatedTemplate, *, all_taints: bool) -> Change:
     """Return how a vendor's template has changed since a template was learnt. In a row of an earlier release nothing is
-    known of what it said then, so it wins in what it says now."""
+    known of what it said then, so it wins in what it says now. all_taints: it names all taints of a new node, so one
+    that it does not name is gone."""
     if learnt.stated is not None:
         return compare(learnt.stated, stated)
     real, machine = statement(learnt.node), _machine_other_than(learnt.node, stated)
     difference = msgspec.structs.replace(compare(real, stated), machine=machine, no_labels=frozenset[str]())
-    return difference if stated.taints else msgspec.structs.replace(difference, no_taints=frozenset[tuple[str, str]]())
+    if stated.taints or all_taints:
+        return difference
+    return msgspec.structs.replace(difference, no_taints=frozenset[tuple[str, str]]())
 
 
 def applied(node: Node, change: Change, zone_keys: Collection[str]) -> Node:

@@ -466,6 +466,7 @@ class _ExoscaleGroupBuilder:
             instances=instances,
             template=template.node,
             template_error=template.problem,
+            states_taints=pool.nodepool is not None,
             error=selection.error or pool.no_scale_up or unsure or pool.skipped or sizes.error,
             priority=selection.bounds.priority if selection.bounds is not None else 0,
             aliases=pool.aliases,

@@ -403,6 +403,7 @@ class _CceGroupBuilder:
             instances=_instances(pool, group, machines, self._names, held),
             template=template.node,
             template_error=template.problem,
+            states_taints=True,
             error=error,
             options=_options(pool),
             priority=next(priorities, pool.autoscaling.priority),

@@ -113,6 +113,28 @@ def test_vendor_wins_over_a_row_of_an_earlier_release_in_what_it_states(
     assert story.bought_nodes() == (1 if fits else 0)
 
 
+@pytest.mark.parametrize("states_taints", [True, False])
+def test_taint_that_went_before_a_row_had_statements_is_gone_where_the_vendor_names_all(states_taints: bool) -> None:
+    story = emptied(of(taints=[taint("old")]), old_row=True)
+    changed(story, of())
+    story.groups["g"].more["states_taints"] = states_taints
+    story.deploy("web", 1)
+    story.play(HOUR)
+    assert story.bought_nodes() == (1 if states_taints else 0)
+
+
+def test_taint_that_nobody_states_costs_few_nodes_where_the_vendor_names_all() -> None:
+    tainted = of(taints=[taint("by-a-controller")])
+    story = emptied(tainted, old_row=True)
+    changed(story, of())
+    story.groups["g"].shape = shaped(tainted)
+    story.groups["g"].more["states_taints"] = True
+    story.deploy("web", 1)
+    story.play(3 * HOUR, every=60.0)
+    assert story.bought_nodes() <= 2, "one, and one while the first is young"
+    assert story.size("g") == 0
+
+
 @pytest.mark.parametrize("old_row", [False, True])
 def test_what_the_vendor_never_stated_stays_learnt(old_row: bool) -> None:
     story = emptied(of(), old_row=old_row)

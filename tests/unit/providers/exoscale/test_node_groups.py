@@ -386,3 +386,9 @@ def test_exoscale_former_type_that_cannot_be_read_is_named_by_its_id() -> None:
     assert {each.outdated for each in group.instances} == {
         f"instance type {example_id('kind', 2)}, the group's is standard.large"
     }
+
+
+def test_exoscale_template_of_a_nodepool_names_all_taints() -> None:
+    assert both().groups()[A].states_taints
+    [standalone_pool] = standalone().groups("1:5:db").values()
+    assert not standalone_pool.states_taints

@@ -232,3 +232,12 @@ def test_huawei_unknown_region_is_reported_and_tried(endpoint: dict[str, str], c
     found = observe(EmulatedCce(3, 2).api(), read_settings(small), ())
     assert ["cn-north-99" in gap.detail for gap in found.gaps] == [True] * count
     assert len(found.groups) == 2
+
+
+def test_huawei_group_of_any_zone_is_in_several_zones() -> None:
+    assert EmulatedCce(1, az="random").groups()[A].zones == ("",)
+    assert EmulatedCce(1).groups()[A].zones == ()
+
+
+def test_huawei_template_of_a_pool_names_all_taints() -> None:
+    assert EmulatedCce(1).groups()[A].states_taints
