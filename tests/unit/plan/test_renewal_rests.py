@@ -88,11 +88,16 @@ def test_an_answer_that_changes_all_the_time_ends_few_rests_early() -> None:
     assert story.bought <= 7
 
 
+def retry(story: DayOfLife) -> None:
+    """What `outscaler retry` changes in a group that rests (Retries in store/memory.py)."""
+    renewals = {why: msgspec.structs.replace(known, until=story.now) for why, known in story.group.renewals.items()}
+    group = msgspec.structs.replace(story.group, renewals=renewals)
+    story.memory = msgspec.structs.replace(story.memory, groups={**story.memory.groups, "g": group})
+
+
 def test_a_retry_ends_the_rest_and_the_next_one_is_longer() -> None:
     story = never_agree().play(1)
-    known = story.group.renewals["drifted"]
-    ended = msgspec.structs.replace(story.group, renewals={"drifted": msgspec.structs.replace(known, until=story.now)})
-    story.memory = msgspec.structs.replace(story.memory, groups={"g": ended})
+    retry(story)
     story.play(2)
     assert story.bought == 3
     assert 9.0 < until(story) < 12.0
@@ -161,6 +166,51 @@ def test_a_pod_that_makes_each_of_its_nodes_sick_costs_few_nodes() -> None:
 def test_a_pod_that_makes_its_nodes_sick_costs_few_of_a_full_group() -> None:
     story = DayOfLife(REPAIR, 2, sickens=poisoned, group={"max": 2}).play(24)
     assert story.bought <= 6
+
+
+def rests_of_repair(story: DayOfLife) -> int:
+    group = story.memory.groups.get("g", GroupMemory())
+    return group.renewals.get("repair", GroupRenewal()).times
+
+
+def play_until_rest(story: DayOfLife, times: int, passes: int = 60) -> None:
+    """Plays until the group's repairs rest for the nth time in a row."""
+    for _ in range(passes):
+        if rests_of_repair(story) == times:
+            return
+        story.step()
+    raise AssertionError(f"no rest {times} within {passes} passes")
+
+
+@each_row("most", [3, 2])
+def test_a_retry_ends_a_rest_of_repairs_for_one_node_and_the_next_one_is_longer(most: int) -> None:
+    story = DayOfLife(REPAIR, 2, sickens=poisoned, group={"max": most})
+    play_until_rest(story, 1)
+    bought = story.bought
+    for times, hours in ((2, 2), (3, 4), (4, 8)):
+        story.step()
+        assert story.bought == bought, "it rests"
+        retry(story)
+        play_until_rest(story, times)
+        bought += 1
+        assert story.bought == bought
+        assert hours - 0.5 < until(story, "repair") <= hours
+        [detail] = story.notes("RenewalRests")
+        assert "fell sick as well" in detail
+
+
+def test_a_retry_after_the_cause_of_a_rest_was_removed_repairs_and_rests_no_more() -> None:
+    story = DayOfLife(REPAIR, 2, sickens=poisoned)
+    play_until_rest(story, 1)
+    sick = next(node.name for node in story.nodes.values() if node.sick_since)
+    story.sickens = lambda node, _: node.name == sick
+    retry(story)
+    story.said.clear()
+    story.play(3)
+    assert sick not in story.nodes
+    assert story.notes("RenewalRests") == []
+    story.play(26)
+    assert rests_of_repair(story) == 0
 
 
 def test_nodes_that_fall_sick_whatever_runs_there_cost_few() -> None:
