@@ -8,6 +8,7 @@
     evictions   only through the eviction API, only within the pod's budget, and no protected pod, unless its machine
                 is taken back
     cordons     a user's cordon stays
+    nodes       no Node object is deleted: that is its cloud's work, once the machine is gone
     replacements  see replacement_audit.py, and for nodes that are sick, old, outdated or taken back due_nodes_audit.py
 
 The state is read before and after each changing request, in the same thread, so each difference is the effect of that
@@ -134,6 +135,8 @@ class Audit:
             self._evicted(watch.pod)
         elif watch.method == "DELETE" and "/pods/" in watch.path:
             self.fault(f"a pod was deleted and not evicted: {watch.path}")
+        elif watch.method == "DELETE" and "/nodes/" in watch.path:
+            self.fault(f"a Node was deleted, which its cloud does: {watch.path}")
         if watch.node is not None and made.status < 300:
             self._patched(watch.node)
 

@@ -16,7 +16,7 @@ from infra.emulators.kube.request import Response, answer
 from infra.emulators.virtual_sqs import Message
 
 KILL, FAIL, LOSE, PAUSE = "kill", "fail", "lose", "pause"
-TABLE, API, QUEUE = "table", "api", "queue"
+TABLE, API, QUEUE, VENDOR = "table", "api", "queue", "vendor"
 
 
 _REFUSALS = ((429, "TooManyRequests"), (500, "InternalError"), (503, "ServiceUnavailable"), (504, "Timeout"), (0, ""))
@@ -24,8 +24,8 @@ _PAGE = (200, "<html>a proxy's page</html>")
 
 
 class Io(msgspec.Struct, frozen=True):
-    """One I/O of a function. door: TABLE, API or QUEUE; verb: its method; what: path or queue; writes: whether it
-    changes something."""
+    """One I/O of a function. door: TABLE, API, QUEUE or VENDOR; verb: its method; what: path or queue; writes: whether
+    it changes something."""
 
     function: str
     door: str

@@ -19,7 +19,7 @@ from chalicelib.dispatch.senders import NotSent
 from chalicelib.kube.client import KubeClient
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.memory import Replacement
-from chalicelib.model.operation import Operation
+from chalicelib.model.operation import BROKEN, Operation
 from chalicelib.model.policy import Policy
 from chalicelib.model.quantity import parse_duration
 from chalicelib.runtime.log import logger
@@ -27,6 +27,7 @@ from chalicelib.runtime.runtime import Runtime, build
 from chalicelib.store import Store
 from infra.emulators.aws_faults import Life, lost_answer
 from infra.emulators.aws_services import QuickServices
+from infra.emulators.cloud_account import CloudBeside
 from infra.emulators.controllers.capi import fields
 from infra.emulators.controllers.capi.machines import outdated_sets
 from infra.emulators.controllers.manager import Pace
@@ -35,6 +36,7 @@ from infra.emulators.kube.api import Api
 from infra.emulators.kube.request import Response
 from infra.emulators.lambda_events import Json
 from infra.emulators.local_world import LocalWorld
+from infra.emulators.vendor_common.server import AttachedAccount, connect
 from infra.emulators.virtual_sqs import Message
 from tests.faults import cluster
 from tests.faults.audit import Audit
@@ -45,6 +47,7 @@ from tests.faults.io_interceptor import Doors, IoInterceptor, Process
 from tests.faults.objects import NOTICE, conditions_of, created_at, is_ready, taint_of
 from tests.faults.replacement_audit import AuditedNode, ReplacementAudit, ReplacementLimits
 from tests.faults.stalls import Stalls
+from tests.faults.watched_vendor import WatchedVendor
 
 _TABLE_READS = frozenset({"get_item", "batch_get_item", "query", "scan"})
 
@@ -55,17 +58,22 @@ _LOG = (tuple(logging.getLogger(logger.name).handlers), logging.getLogger(logger
 
 class FaultWorld(LocalWorld):
     """weather: the faults; audit: the checks; trace: what happened, as text; process: the running process;
-    topic: receives notifications."""
+    topic: receives notifications; accounts: of vendors that are attached to the cluster."""
 
-    def __init__(self, dice: Random, *, pace: Pace, grain: float) -> None:
+    def __init__(
+        self, dice: Random, *, pace: Pace, grain: float, accounts: Sequence[AttachedAccount[Any, Any]] = ()
+    ) -> None:
         self.trace: list[str] = []
         self.process: Process | None = None
         self.topic = FaultyTopic(Random(7))
         self._rows: tuple[int, Mapping[str, Replacement]] = -1, {}
         self._audited: tuple[tuple[int, ...], Mapping[str, AuditedNode]] = (), {}
-        super().__init__(quick=True, pace=pace, grain=grain)
+        self._left = -1, set[str]()
+        self._accounts = tuple(accounts)
+        super().__init__(quick=True, pace=pace, grain=grain, clouds=cast(Sequence[CloudBeside], self._accounts))
         self.weather = Weather(self.clock, dice)
         self.audit = Audit(self.kube, self.clock, lambda: self.process)
+        self.audit.planned, self.audit.leaving = self.planned_operation, self.leaving_nodes
         self.stalls = Stalls(self.clock, self._stored, lambda: self.queues.sent, self.audit.fault, self.audit.count)
         self.queues.tamper = self._tampered
         self._watched = WatchedApi(self.server.api, self)
@@ -128,6 +136,36 @@ class FaultWorld(LocalWorld):
         """An upper bound on the number of changes to the table so far."""
         return int(cast(QuickServices, self.services).dynamodb.changes)
 
+    def planned_operation(self, operation: str) -> dict[str, Any] | None:
+        """An operation as the audit reads it, None if there is none of that id."""
+        found = self.store.operations.get(self.name, operation)
+        if found is None:
+            return None
+        handles = [(target.handle or target.instance).rpartition("/")[2] for target in found.spec.targets]
+        return {
+            "kind": found.spec.kind.value,
+            "from": found.spec.from_size,
+            "to": found.spec.to_size,
+            "handles": handles,
+            "broken": BROKEN in found.status.data,
+            "pods": found.spec.pods,
+            "replacement": found.spec.replacement,
+            "reason": found.spec.reason,
+            "planned_at": found.spec.created_at,
+            "leaves_at": found.spec.leaves_at,
+            "id": found.spec.id,
+            "plan": found.spec.plan,
+        }
+
+    def leaving_nodes(self) -> set[str]:
+        """The nodes that open operations remove. Cached, because every list of pods queries it, while the table changes
+        far less often."""
+        changes = self.changes
+        if self._left[0] != changes:
+            nodes = {target.node for operation in self.operations() for target in operation.spec.targets}
+            self._left = changes, nodes
+        return self._left[1]
+
     def tell(self, text: str) -> None:
         """Adds one line to the trace."""
         self.trace.append(f"{self.clock() - self.audit.start:9.1f}  {text}")
@@ -166,6 +204,9 @@ class FaultWorld(LocalWorld):
         base.handlers = [_Listener(self.audit)]
         base.setLevel(logging.ERROR)
         super().start()
+        for account in self._accounts:
+            watched = WatchedVendor(account.server, self.weather, lambda: self._watched.gate)
+            connect(account.server.host, watched.answer)
 
     def close(self) -> None:
         """See LocalWorld."""
@@ -178,6 +219,7 @@ class FaultWorld(LocalWorld):
         """See LocalWorld: with I/O interceptors and a clock that may be wrong."""
         base, life = super().new_runtime(), Life(self._dies_at)
         gate = IoInterceptor(self.weather, life, self.clock, lambda: self.process, self._interlude, self.tell)
+        self._watched.gate = gate
         table = self.store.table
         client = Doors(table.client, gate, TABLE, _TABLE_READS, self.weather.table_refusal, lambda _: lost_answer())
         store = Store(
@@ -193,9 +235,7 @@ class FaultWorld(LocalWorld):
 
         def connect(policy: Policy) -> KubeClient:
             life.check()
-            made = base.kube_client(policy)
-            self._watched.gate = gate
-            return made
+            return base.kube_client(policy)
 
         made = build(
             clock=self._skewed,

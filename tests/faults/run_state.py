@@ -8,7 +8,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from chalicelib.model.operation import BROKEN
 from infra.emulators.controllers.capi import fields
 from tests.faults import cluster
 from tests.faults.faulty_world import FaultWorld
@@ -49,7 +48,6 @@ class FaultRun:
         self.mode, self.made, self.steps = "active", 0, 0
         self.silent: set[str] = set()
         self.notices: dict[str, float] = {}
-        self._left = -1, set[str]()
         self._reports, self._at_once = seed % REPORTS_ITSELF == 0, seed % BEGINS_AT_ONCE == 0
         self.consolidates = consolidates
         self._age = age if consolidates else 0.0
@@ -59,7 +57,6 @@ class FaultRun:
 
     def __enter__(self) -> Self:
         self.world.start()
-        self.world.audit.planned, self.world.audit.leaving = self._planned, self._leaving
         self.world.audit.repaired_beside = self._repaired_beside
         for name, (least, most) in self.bounds.items():
             self.world.audit.note_bounds(name, least, most)
@@ -128,26 +125,6 @@ class FaultRun:
         """Describes the broken invariants and the steps that led to them."""
         return "\n".join([*faults, "", "how it came to that:", *self.world.trace])
 
-    def _planned(self, operation: str) -> dict[str, Any] | None:
-        found = self.world.store.operations.get(self.world.name, operation)
-        if found is None:
-            return None
-        handles = [(target.handle or target.instance).rpartition("/")[2] for target in found.spec.targets]
-        return {
-            "kind": found.spec.kind.value,
-            "from": found.spec.from_size,
-            "to": found.spec.to_size,
-            "handles": handles,
-            "broken": BROKEN in found.status.data,
-            "pods": found.spec.pods,
-            "replacement": found.spec.replacement,
-            "reason": found.spec.reason,
-            "planned_at": found.spec.created_at,
-            "leaves_at": found.spec.leaves_at,
-            "id": found.spec.id,
-            "plan": found.spec.plan,
-        }
-
     def _repaired_beside(self, known: dict[str, Any]) -> str:
         """The node that was leaving the group already when the repair of a node without a successor was planned, empty
         if there was none. Such a repair has no places for its pods. A pass plans it before it decides what is renewed,
@@ -184,13 +161,3 @@ class FaultRun:
             ),
             "",
         )
-
-    def _leaving(self) -> set[str]:
-        """Cached, because every list of pods queries it, while the table changes far less often."""
-        changes = self.world.changes
-        if self._left[0] != changes:
-            self._left = changes, self._in_table()
-        return self._left[1]
-
-    def _in_table(self) -> set[str]:
-        return {target.node for operation in self.world.operations() for target in operation.spec.targets}

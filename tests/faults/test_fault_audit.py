@@ -175,6 +175,11 @@ def test_audit_detects_a_pod_deleted_without_eviction(culprit: Culprit) -> None:
     assert culprit.faults("deleted and not evicted")
 
 
+def test_audit_detects_a_node_deleted_by_us(culprit: Culprit) -> None:
+    culprit.request("DELETE", f"/api/v1/nodes/{culprit.machine.world.nodes()[0]}")
+    assert culprit.faults("a Node was deleted")
+
+
 def test_audit_detects_removal_of_a_users_cordon(culprit: Culprit) -> None:
     name = culprit.machine.world.nodes()[0]
     culprit.audit.cordoned_by_users.add(name)
