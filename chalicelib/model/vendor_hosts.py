@@ -75,11 +75,11 @@ VENDORS: Mapping[str, Vendor] = MappingProxyType(
     {
         "alicloud": Vendor(
             hosts=(
-                rf"(ess|ecs|sts)(-vpc)?\.{_REGION}\.aliyuncs\.com",
+                rf"(ess|ecs|sts|vpc)(-vpc)?\.{_REGION}\.aliyuncs\.com",
                 r"(ess|ecs|sts)(\.vpc-proxy)?\.aliyuncs\.com",
                 r"ecs-cn-hangzhou\.aliyuncs\.com",
             ),
-            keys=("essEndpoint", "ecsEndpoint", "stsEndpoint"),
+            keys=("essEndpoint", "ecsEndpoint", "stsEndpoint", "vpcEndpoint"),
             places=(("region", _REGION),),
         ),
         "cherryservers": Vendor(hosts=(r"api\.cherryservers\.com",), keys=("endpoint",)),

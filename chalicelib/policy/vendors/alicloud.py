@@ -102,6 +102,7 @@ class AlicloudSection(VendorSettings, frozen=True):
     ess_endpoint: Annotated[str, _ENDPOINT, "Another host for Auto Scaling, scheme included."] = ""
     ecs_endpoint: Annotated[str, _ENDPOINT, "The same for ECS."] = ""
     sts_endpoint: Annotated[str, _ENDPOINT, "The same for STS."] = ""
+    vpc_endpoint: Annotated[str, _ENDPOINT, "The same for VPC."] = ""
     calls_per_second: Annotated[
         float, number(0.1, 1000, "10"), "Calls per second of all functions together to one product with one account."
     ] = 10.0

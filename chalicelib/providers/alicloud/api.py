@@ -15,7 +15,7 @@ missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -45,6 +45,7 @@ from chalicelib.providers.alicloud.decoding import (
 )
 from chalicelib.providers.alicloud.error_mapping import Sense, error_for, is_denied, sense_of
 from chalicelib.providers.alicloud.settings import PROVIDER, VERSIONS, Service
+from chalicelib.providers.alicloud.vswitches import SwitchZones
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Transient
 from chalicelib.providers.http import Http, Limits, VendorRequest, VendorResponse
 from chalicelib.providers.price_reader import PriceReader, VendorPrice
@@ -229,9 +230,9 @@ def _read_pages(pages: Pages[T], name_of: Callable[[T], str], most: int | None =
 
 
 class AlicloudApi:
-    """ESS and ECS of one region with one credential, for one pass. Every method raises ProviderError. price_line: ECS
-    with narrower limits. key: maps a kind of item to its row in the shared cache; the row name contains account and
-    region."""
+    """ESS, ECS and VPC of one region with one credential, for one pass. Every method raises ProviderError. price_line,
+    vpc_line: with narrower limits. key: maps a kind of item to its row in the shared cache; the row name contains
+    account and region."""
 
     def __init__(
         self,
@@ -239,12 +240,14 @@ class AlicloudApi:
         ess_line: Line,
         ecs_line: Line,
         price_line: Line,
+        vpc_line: Line,
         *,
         cache: Cache,
         key: Callable[[str], str],
         now: Callable[[], float],
     ) -> None:
         self._region, self._ess, self._ecs, self._prices = region, ess_line, ecs_line, price_line
+        self._vpc, self._zones = vpc_line, TtlCache(cache, lambda: key("vswitch-zones"), str, now)
         self._price_cache, self.now = TtlCache(cache, lambda: key("prices"), VendorPrice, now), now
         self._rates = TtlCache(cache, lambda: key("interruption-rates"), VendorPrice, now)
         self._rights = TtlCache(cache, lambda: key("rights"), str, now)
@@ -383,6 +386,20 @@ class AlicloudApi:
         params = {"RegionId": self._region, "InstanceTypes.1": machine.type}
         zone = {"ZoneId": machine.zone} if machine.zone else {}
         return self._prices.call("DescribeSpotAdvice", params | zone, decoding.SpotAdvice)
+
+    def switch_zones(self, ids: Iterable[str]) -> tuple[dict[str, str], str]:
+        """Return VSwitch -> zone as far as zones are known, and why the key may not read them ("" if it may). Never
+        raises. One call per VSwitch, cached for a week."""
+        reader = SwitchZones(self._zones, self._switch_zone, self.now)
+        zones = reader.read(ids)
+        return zones, reader.denied
+
+    def _switch_zone(self, name: str) -> str:
+        answer = self._vpc.call(
+            "DescribeVSwitches", {"RegionId": self._region, "VSwitchId": name}, decoding.VSwitchesAnswer
+        )
+        listed = decoding.read_each(answer.v_switches, decoding.VSwitch, lambda switch: switch.v_switch_id)
+        return next((switch.zone_id for switch in listed if switch.v_switch_id == name), "")
 
     def taken_back(self) -> frozenset[str]:
         """Return the instances of the region that ECS has announced to take back, of all groups and clusters, 100 per

@@ -360,6 +360,19 @@ class TypesAnswer(msgspec.Struct, frozen=True, rename="pascal"):
     instance_types: list[Any]
 
 
+class VSwitch(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
+    """A VSwitch."""
+
+    v_switch_id: str
+    zone_id: str = ""
+
+
+class VSwitchesAnswer(msgspec.Struct, frozen=True, rename="pascal"):
+    """DescribeVSwitches (VPC)."""
+
+    v_switches: list[Any] = []
+
+
 class EcsInstancesPage(msgspec.Struct, frozen=True, rename="pascal"):
     """DescribeInstances (ECS). next_token: of the next page, "" on the last one."""
 

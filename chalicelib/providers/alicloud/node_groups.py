@@ -25,11 +25,9 @@ from chalicelib.providers.alicloud.error_mapping import activity_class, is_busy,
 from chalicelib.providers.alicloud.node_life import busy_group, busy_instance, outdated, repairer, with_notices
 from chalicelib.providers.alicloud.node_template import (
     SPOT,
-    ZONE,
     Blueprint,
     candidates,
     make_template,
-    possible_zones,
     priced_type,
     read_blueprints,
     read_tags,
@@ -37,6 +35,7 @@ from chalicelib.providers.alicloud.node_template import (
 )
 from chalicelib.providers.alicloud.provider_ids import AlicloudGroupNames, placeholder_handle, placeholder_id
 from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings
+from chalicelib.providers.alicloud.vswitches import ZONE, possible_zones, uncertain_switches
 from chalicelib.providers.base import Observation
 from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
 from chalicelib.providers.price_reader import VendorPrice, with_price
@@ -377,6 +376,7 @@ def observe(api: AlicloudApi, settings: AlicloudSettings, nodes: Sequence[Node])
     listed = _read_all_instances(api, guard, usable)
     builder = _AlicloudGroupBuilder(api, guard, settings, names, blueprints, listed)
     builder.read_types(usable)
+    builder.read_switch_zones(usable)
     built = tuple(
         builder.broken(bounds, unread[bounds.id])
         if bounds.id in unread
@@ -407,6 +407,7 @@ class _AlicloudGroupBuilder:
         self._types: dict[str, InstanceType] = {}
         self._types_problem = ""
         self._zones: dict[str, frozenset[str]] = {}
+        self._switch_zones: dict[str, str] = {}
         self.gaps: list[MissingData] = []
         self.has_spot_instances = False
         """Whether any of the groups built has an instance that ECS may take back."""
@@ -418,6 +419,13 @@ class _AlicloudGroupBuilder:
             self._types = self._api.instance_types(sorted(names)) if names else {}
         except ProviderError as error:
             self._types_problem = f"instance types could not be read: {error.message}"
+
+    def read_switch_zones(self, groups: Iterable[ScalingGroup]) -> None:
+        """Read the zones of the VSwitches of groups that have several."""
+        switches = {name for group in groups for name in uncertain_switches(group)}
+        self._switch_zones, denied = self._api.switch_zones(switches)
+        if denied:
+            self.gaps.append(MissingData("VSwitch", f"{denied}; grant it", place=f"spec.providers.{PROVIDER}"))
 
     def build(self, bounds: AlicloudBounds, group: ScalingGroup | None) -> NodeGroup:
         """Build the node group of one policy entry, whatever the state of its scaling group."""
@@ -470,7 +478,7 @@ class _AlicloudGroupBuilder:
             busy=busy_group(group, instances, activity),
             scale_down_held=no_removal(group),
             name=group.scaling_group_name,
-            zones=possible_zones(group, instances, template),
+            zones=possible_zones(group, instances, template, self._switch_zones),
         )
 
     def priced(self, built: Sequence[NodeGroup], groups: Mapping[str, ScalingGroup]) -> tuple[NodeGroup, ...]:
@@ -561,7 +569,9 @@ class _AlicloudGroupBuilder:
         name, settings = group.scaling_group_id, self._settings
         blueprint = self._blueprints[name]
         tags = read_tags((tag.pair for tag in group.tags or ()), blueprint.tags)
-        template = make_template(group, instances, blueprint, tags, self._types, settings.region, settings.reserve)
+        template = make_template(
+            group, instances, blueprint, tags, self._types, self._switch_zones, settings.region, settings.reserve
+        )
         for warning in (*tags.warnings, *template.warnings):
             self._warn(name, warning)
         problem = self._types_problem if template.problem and candidates(group, blueprint) else ""

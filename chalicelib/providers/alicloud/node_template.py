@@ -35,6 +35,7 @@ from chalicelib.providers.alicloud.decoding import (
     ScalingGroup,
     ScalingInstance,
 )
+from chalicelib.providers.alicloud.vswitches import ZONE, only_zone
 from chalicelib.providers.errors import ProviderError, Throttled, Unauthorized
 
 # -- tags
@@ -239,7 +240,7 @@ def _blueprint(source: ScalingConfiguration | LaunchTemplateData) -> Blueprint:
 GPU, GPU_LABEL = "nvidia.com/gpu", "aliyun.accelerator/nvidia_name"
 SPOT_LABEL = "node.alibabacloud.com/spot-strategy"  # the vendor's cloud-controller-manager writes it on every node
 _ARCH, _OS, _TYPE = "kubernetes.io/arch", "kubernetes.io/os", "node.kubernetes.io/instance-type"
-_REGION, ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
+_REGION = "topology.kubernetes.io/region"
 _PODS, _GIB = 110, 2**30
 _ARCHITECTURES = MappingProxyType({"X86": "amd64", "ARM": "arm64"})
 _CARDS = MappingProxyType({"NVIDIA P4": "Tesla-P4", "NVIDIA M40": "M40", "NVIDIA P100": "P100", "NVIDIA V100": "V100"})
@@ -269,12 +270,13 @@ def make_template(
     blueprint: Blueprint,
     declaration: TagDeclaration,
     types: Mapping[str, InstanceType],
+    switch_zones: Mapping[str, str],
     region: str,
     reserve: Mapping[str, int],
 ) -> AlicloudTemplate:
-    """Return the template of a group. types: instance types by name, without unknown ones; reserve: subtracted from
-    each node's capacity, cpu in millicores and the rest in bytes. Raises nothing: what is missing is the problem of the
-    template."""
+    """Return the template of a group. types: instance types by name, without unknown ones; switch_zones: VSwitch -> its
+    zone, as far as it is known; reserve: subtracted from each node's capacity, cpu in millicores and the rest in bytes.
+    Raises nothing: what is missing is the problem of the template."""
     names = candidates(group, blueprint)
     if not names:
         problem = "its scaling configuration names no instance type (it goes by pattern or by size)"
@@ -297,7 +299,7 @@ def make_template(
         _REGION: region,
         **_type_labels(usable),
         **_spot_label(group, blueprint),
-        **_zone_label(group, instances),
+        **({ZONE: zone} if (zone := only_zone(group, instances, switch_zones)) else {}),
         **declaration.labels,
         HOSTNAME_LABEL: host,
     }
@@ -348,21 +350,3 @@ def _spot_label(group: ScalingGroup, blueprint: Blueprint) -> dict[str, str]:
     mixed = blueprint.spot != "NoSpot" and group.multi_az_policy in _MIXED
     valid = blueprint.spot and is_label_value(blueprint.spot)
     return {SPOT_LABEL: blueprint.spot} if valid and not mixed else {}
-
-
-def possible_zones(
-    group: ScalingGroup, instances: Iterable[ScalingInstance], template_node: Node | None
-) -> tuple[str, ...]:
-    """Return the zones in which a new node of a group with several VSwitches may be, as far as its instances show them;
-    "" stands for the others, since the zone of a VSwitch is not read. template_node: of the
-    group; a tag may set its zone."""
-    if len(set(group.v_switch_ids or ())) < 2 or (template_node is not None and ZONE in template_node.labels):
-        return ()
-    return (*sorted({instance.zone_id for instance in instances} - {""}), "")
-
-
-def _zone_label(group: ScalingGroup, instances: Iterable[ScalingInstance]) -> dict[str, str]:
-    """Return the zone of a group with one VSwitch, taken from its instances, because a VSwitch lies in one zone. Empty
-    if there are several VSwitches or no instances; a tag may set the zone."""
-    zones = {instance.zone_id for instance in instances} - {""}
-    return {ZONE: zones.pop()} if len(group.v_switch_ids or ()) == 1 and len(zones) == 1 else {}

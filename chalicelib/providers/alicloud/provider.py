@@ -60,7 +60,8 @@ def open_api(
         return Line(service, settings.endpoints.url(service), credentials, services, now, budget, nonce, limits)
 
     ess, ecs, prices = line(Service.ESS), line(Service.ECS), line(Service.ECS, price_reader.LIMITS)
-    return AlicloudApi(settings.region, ess, ecs, prices, cache=services.cache, key=cache_key, now=now)
+    vpc = line(Service.VPC, price_reader.LIMITS)
+    return AlicloudApi(settings.region, ess, ecs, prices, vpc, cache=services.cache, key=cache_key, now=now)
 
 
 class AliCloud(BaseProvider[AlicloudContext]):

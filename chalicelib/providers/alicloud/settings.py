@@ -30,11 +30,12 @@ PLACE = "providers.alicloud"
 
 
 class Service(StrEnum):
-    """The three products that are called, named by the first label of their hosts."""
+    """The products that are called, named by the first label of their hosts."""
 
     ESS = "ess"
     ECS = "ecs"
     STS = "sts"
+    VPC = "vpc"
 
 
 class Network(StrEnum):
@@ -44,7 +45,7 @@ class Network(StrEnum):
     VPC = "vpc"
 
 
-VERSIONS = {Service.ESS: "2022-02-22", Service.ECS: "2014-05-26", Service.STS: "2015-04-01"}
+VERSIONS = {Service.ESS: "2022-02-22", Service.ECS: "2014-05-26", Service.STS: "2015-04-01", Service.VPC: "2016-04-28"}
 
 # Regions that a central host serves on the public network (Alibaba Cloud's list of ESS endpoints).
 _ESS_CENTRAL = frozenset(
@@ -180,7 +181,12 @@ class AlicloudSettings(AlicloudSection, frozen=True):
     @property
     def endpoints(self) -> Endpoints:
         """The hosts of the services."""
-        roots = {Service.ESS: self.ess_endpoint, Service.ECS: self.ecs_endpoint, Service.STS: self.sts_endpoint}
+        roots = {
+            Service.ESS: self.ess_endpoint,
+            Service.ECS: self.ecs_endpoint,
+            Service.STS: self.sts_endpoint,
+            Service.VPC: self.vpc_endpoint,
+        }
         overrides = {service: url for service, url in roots.items() if url}
         return Endpoints(self.region, Network(self.network), overrides)
 

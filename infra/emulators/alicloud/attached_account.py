@@ -65,4 +65,5 @@ class AlicloudAccount(AttachedAccount[AlicloudCloud, AlicloudServer]):
             "essEndpoint": url,
             "ecsEndpoint": url,
             "stsEndpoint": url,
+            "vpcEndpoint": url,
         }

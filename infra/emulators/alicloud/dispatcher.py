@@ -31,7 +31,7 @@ from infra.emulators.vendor_common.fault_injection import (
 from infra.emulators.vendor_common.http_messages import Answer, Incoming, spoilt
 
 Json = dict[str, Any]
-_PRODUCTS = {"2014-08-28": "ess", "2022-02-22": "ess", "2014-05-26": "ecs", STS: "sts"}
+_PRODUCTS = {"2014-08-28": "ess", "2022-02-22": "ess", "2014-05-26": "ecs", "2016-04-28": "vpc", STS: "sts"}
 
 
 class AlicloudLoggedRequest(msgspec.Struct, frozen=True):

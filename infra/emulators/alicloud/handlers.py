@@ -33,7 +33,7 @@ from infra.emulators.alicloud.serializers import (
 Json = dict[str, Any]
 T = TypeVar("T")
 OLD, NEW = "2014-08-28", "2022-02-22"
-ECS, STS = "2014-05-26", "2015-04-01"
+ECS, STS, VPC = "2014-05-26", "2015-04-01", "2016-04-28"
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -130,6 +130,7 @@ class AlicloudHandlers:
                     "DescribeSpotAdvice": self._advice,
                     "RebootInstance": self._reboot,
                 },
+                VPC: {"DescribeVSwitches": self._switches},
             }
         )
 
@@ -232,6 +233,17 @@ class AlicloudHandlers:
             "InstanceTypes": {"InstanceType": [type_json(each) for each in known[start : start + most]]},
             "NextToken": more,
         }
+
+    def _switches(self, sent: Sent) -> Json:
+        here = sent.must("RegionId") == self._cloud.region
+        zones = sorted({zone for group in self._cloud.groups.values() for zone in group.zones}) if here else []
+        wanted = sent.text("VSwitchId")
+        listed = [
+            {"VSwitchId": f"vsw-{zone}", "ZoneId": zone, "Status": "Available"}
+            for zone in zones
+            if wanted in ("", f"vsw-{zone}")
+        ]
+        return {"TotalCount": len(listed), "PageNumber": 1, "PageSize": 10, "VSwitches": {"VSwitch": listed[:10]}}
 
     def _price(self, sent: Sent) -> Json:
         if sent.text("ResourceType") not in ("", "instance") or sent.text("PriceUnit") not in ("", "Hour"):

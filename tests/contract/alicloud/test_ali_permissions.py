@@ -81,6 +81,9 @@ def everything(bench: AlicloudBench) -> list[AlicloudLoggedRequest]:
     group, spot = bench.add_group("g", size=2), bench.add_spot_group("spot", size=1)
     template = bench.cloud.add_group("from-template", template=True)
     bench.bind(template.id, 0, 5)
+    several = bench.cloud.add_group("several", zones=("cn-hangzhou-h", "cn-hangzhou-i"))
+    bench.bind(several.id, 0, 5)
+    assert seen(bench, several.id).zones == ("cn-hangzhou-h", "cn-hangzhou-i")
     assert not seen(bench, group).template_error
     assert not seen(bench, template.id).template_error
     assert seen(bench, group).price

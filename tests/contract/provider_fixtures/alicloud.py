@@ -174,6 +174,7 @@ class AlicloudBench:
             "essEndpoint": url,
             "ecsEndpoint": url,
             "stsEndpoint": url,
+            "vpcEndpoint": url,
             **self.settings,
         }
         means = ProviderServices(
