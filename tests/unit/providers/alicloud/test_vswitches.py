@@ -47,7 +47,7 @@ def test_alicloud_empty_group_is_in_the_zones_of_its_vswitches() -> None:
 
 def answering_zone(ess: EmulatedEss, zone: str) -> EmulatedEss:
     """Return the account with another zone in the answer about the VSwitch of zone i."""
-    fields = {f"vsw-{ZONE_I}": {"ZoneId": zone}}
+    fields: dict[object, dict[str, Any]] = {f"vsw-{ZONE_I}": {"ZoneId": zone}}
     ess.server.edit = lambda body: changed(body, "VSwitchId", fields)
     return ess
 
