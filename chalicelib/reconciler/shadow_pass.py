@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chalicelib.kube import objects
-from chalicelib.kube.errors import ClusterError
+from chalicelib.kube.errors import ClusterError, NotFound
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
@@ -46,7 +46,8 @@ def compare(
     """Record what changed since the last pass. old_memory: the memory that the plan was made with. until: when the pass
     must be over. Never raises."""
     try:
-        _compare(Pass(snapshot, policy, old_memory, plan, _status(policy, kube), lease.token), runtime, until)
+        status, missing = _status(policy, kube)
+        _compare(Pass(snapshot, policy, old_memory, plan, status, lease.token, missing), runtime, until)
     except Exception as error:
         logger.exception("comparison not recorded", cluster=policy.name, **failure(error))
 
@@ -82,10 +83,14 @@ def _in_time(policy: Policy) -> Policy:
     return msgspec.structs.replace(policy, options=msgspec.structs.replace(options, max_binpacking_time=most))
 
 
-def _status(policy: Policy, kube: KubeClient) -> OtherStatus | None:
-    """Return the other autoscaler's status; None where it cannot be read, which only makes acts less certain."""
+def _status(policy: Policy, kube: KubeClient) -> tuple[OtherStatus | None, bool]:
+    """Return the other autoscaler's status; None where it cannot be read, which only makes acts less certain. And
+    whether there is none: Cluster Autoscaler deletes its ConfigMap when it ends, and one without a text is ours."""
     try:
         configmap = objects.get_config_map_once(kube, policy.options.namespace, policy.options.status_config_map_name)
+    except NotFound:
+        return None, True
     except ClusterError:
-        return None
-    return read_status(configmap.text(KEY), configmap.annotation(ANNOTATION))
+        return None, False
+    text = configmap.text(KEY)
+    return read_status(text, configmap.annotation(ANNOTATION), configmap.uid), not text.strip()

@@ -13,7 +13,17 @@ import msgspec
 from chalicelib.model.plan import Plan
 from chalicelib.plan.prices import price_book
 from chalicelib.shadow import verdicts
-from chalicelib.shadow.observed import Pass, RemovedNode, confirmed, growths, observe, removals, restarted
+from chalicelib.shadow.observed import LATE, Pass, RemovedNode, confirmed, growths, observe, removals
+from chalicelib.shadow.outages import (
+    after_restart,
+    hold,
+    outside,
+    passes_between,
+    release,
+    restarted_at,
+    stopped_at,
+    without_outage,
+)
 from chalicelib.shadow.rebuild import Rebuilt
 from chalicelib.shadow.records import (
     AGREEING,
@@ -30,6 +40,7 @@ from chalicelib.shadow.records import (
     WantedNodes,
     add,
     joined,
+    latest,
     match_id,
     on_day,
     sample,
@@ -55,31 +66,36 @@ class Step(msgspec.Struct, frozen=True):
 
 def advance(ledger: Ledger | None, this_pass: Pass) -> Step:
     """Return the row after this pass."""
-    observation = observe(this_pass)
     if ledger is None:
+        observation = observe(this_pass)
         first = Ledger(this_pass.at, observation)
         return Step(_wanted_nodes(_planned_removals(first, observation, this_pass), this_pass))
     last = ledger.seen
     if this_pass.at <= last.at:
         return Step(ledger)
+    observation = observe(this_pass, last)
+    began, stopped = restarted_at(last, observation.soft, this_pass), stopped_at(last, this_pass)
     if observation.dead or last.dead:  # the other autoscaler was not running: the time counts nowhere
-        ledger = msgspec.structs.replace(ledger, episode=None, wanted=None, planned={})
-        return Step(_with_observation(ledger, observation, dead=this_pass.at - last.at))
-    new_growths = growths(last, this_pass)
-    if restarted(last, observation.soft):
-        status_at = this_pass.status.at if this_pass.status else 0.0
-        ledger = msgspec.structs.replace(ledger, restarted=status_at or this_pass.at)
+        ledger, question = without_outage(ledger, this_pass, stopped)
+        silent_since = last.at if last.dead else max(stopped, ledger.first)
+        ledger = msgspec.structs.replace(ledger, restarted=began or ledger.restarted)
+        return Step(_with_observation(ledger, observation, this_pass, dead=this_pass.at - silent_since), question)
+    new_growths, silent = growths(last, this_pass), 0.0
+    if began:
+        ledger, new_growths = after_restart(ledger, stopped, began), outside(new_growths, stopped, began)
+        silent = max(0.0, began - max(stopped, ledger.first))
     ledger = _judge_removals(ledger, this_pass)
     ledger = _planned_removals(ledger, observation, this_pass)
     ledger, question = _continue_episode(ledger, new_growths, this_pass)
     ledger = _wanted_nodes(ledger, this_pass)
-    if observation.soft or not observation.candidates:
+    is_silent = this_pass.at - this_pass.known_until(last) > LATE
+    if (observation.soft or not observation.candidates) and not is_silent:
         ledger = sample(ledger, set(this_pass.plan.unneeded), set(observation.soft), this_pass.at)
-    return Step(_with_observation(ledger, observation), question)
+    return Step(_with_observation(ledger, observation, this_pass, dead=silent), question)
 
 
-def _with_observation(ledger: Ledger, observation: Observation, *, dead: float = 0.0) -> Ledger:
-    passes = max(1, min(observation.token - ledger.seen.token, 1000)) if observation.token else 1
+def _with_observation(ledger: Ledger, observation: Observation, this_pass: Pass, *, dead: float = 0.0) -> Ledger:
+    passes = passes_between(ledger.seen, this_pass)
     ledger = trimmed(on_day(ledger, observation.at, dead=dead, passes=passes), observation.at)
     return msgspec.structs.replace(ledger, seen=observation)
 
@@ -92,7 +108,7 @@ def worth_writing(old_ledger: Ledger | None, new_ledger: Ledger) -> bool:
 
 
 def _without_counters(ledger: Ledger) -> Ledger:
-    seen = msgspec.structs.replace(ledger.seen, at=0.0, token=0)
+    seen = msgspec.structs.replace(ledger.seen, at=0.0, token=0, alive=0.0)
     wanted = ledger.wanted and msgspec.structs.replace(ledger.wanted, passes=min(ledger.wanted.passes, EXTRA_PASSES))
     return msgspec.structs.replace(ledger, seen=seen, wanted=wanted, days={}, sampled=0.0)
 
@@ -111,15 +127,11 @@ def _judge_removals(ledger: Ledger, this_pass: Pass) -> Ledger:
     remaining = existing - {match.node for match in matches}
     ledger = msgspec.structs.replace(
         ledger,
-        deleting=_latest(deleting),
+        deleting=latest(deleting),
         planned={node: at for node, at in ledger.planned.items() if node in remaining},
         reported={node: at for node, at in ledger.reported.items() if node in remaining},
     )
-    return add(ledger, *matches)
-
-
-def _latest(times: dict[str, float]) -> dict[str, float]:
-    return dict(sorted(times.items(), key=lambda item: item[1])[-MOST_TRACKED:])
+    return release(hold(ledger, tuple(matches)), this_pass.known_until(ledger.seen), this_pass.at)
 
 
 def _removal_match(ledger: Ledger, removed_node: RemovedNode, this_pass: Pass) -> Match:
@@ -154,8 +166,9 @@ def _planned_removals(ledger: Ledger, observation: Observation, this_pass: Pass)
         if node not in ledger.reported and node not in ledger.deleting and len(planned) < MOST_TRACKED:
             planned.setdefault(node, this_pass.at)
     matches = []
+    known_until = this_pass.known_until(ledger.seen)
     for node, at in sorted(planned.items()):
-        if this_pass.at - at >= verdicts.WINDOW:
+        if known_until - max(at, ledger.restarted) >= verdicts.WINDOW:
             pods = pods_of.get(node, ())
             moved = f"pods: {', '.join(pods[:3])}{' …' if len(pods) > 3 else ''}" if pods else "no pods to move"
             taint = "it has Cluster Autoscaler's soft taint" if node in observation.soft else "no soft taint"
@@ -173,7 +186,7 @@ def _planned_removals(ledger: Ledger, observation: Observation, this_pass: Pass)
             )
             matches.append(match)
             reported[node] = planned.pop(node)
-    return add(msgspec.structs.replace(ledger, planned=planned, reported=_latest(reported)), *matches)
+    return add(msgspec.structs.replace(ledger, planned=planned, reported=latest(reported)), *matches)
 
 
 # -- growths ---------------------------------------------------------------------------------------------------------
@@ -185,9 +198,9 @@ def _continue_episode(
     """Return the ledger with the open episode, and the episode that is over."""
     episode, question, last = ledger.episode, None, ledger.seen
     if episode is not None:
-        checked = tuple(confirmed(growth, this_pass, episode.since) for growth in episode.growths)
+        checked = tuple(confirmed(growth, this_pass) for growth in episode.growths)
         episode = msgspec.structs.replace(episode, growths=checked)
-        if not episode.is_continued_by(new_growths, this_pass.at):
+        if episode.is_settled and not episode.is_continued_by(new_growths, this_pass.at):
             question, episode = episode, None
     begins = episode is None
     episode = joined(episode, new_growths, last.at, this_pass.at)
@@ -195,9 +208,22 @@ def _continue_episode(
         episode = msgspec.structs.replace(episode, wanted_at=ledger.wanted.since, pods=ledger.wanted.pods)
     acted = max((growth.at for growth in new_growths), default=ledger.acted)
     ledger = msgspec.structs.replace(ledger, episode=episode, acted=acted)
-    if question is not None and not any(growth.confirmed or growth.alone for growth in question.growths):
-        return add(ledger, _growth_match(question, ShadowVerdict.SOMEBODY)), None
-    return ledger, question
+    return _without_somebody(ledger, question) if question is not None else (ledger, None)
+
+
+def _without_somebody(ledger: Ledger, episode: Episode) -> tuple[Ledger, Episode | None]:
+    """Return the ledger with the growths of the episode that somebody else made, and the rest of the episode, which is
+    compared, if there is one."""
+    others = tuple(growth for growth in episode.growths if growth.is_others)
+    somebodys = tuple(growth for growth in episode.growths if not growth.is_others)
+    if somebodys:
+        match = _growth_match(msgspec.structs.replace(episode, growths=somebodys), ShadowVerdict.SOMEBODY)
+        ledger = add(ledger, match)
+    if not others:
+        return ledger, None
+    rest = msgspec.structs.replace(episode, growths=others)
+    later = tuple(growth for growth in somebodys if growth.at >= rest.began)
+    return ledger, msgspec.structs.replace(rest, besides=later)
 
 
 def postponed(ledger: Ledger, episode: Episode) -> Ledger:
@@ -248,7 +274,8 @@ def _wanted_nodes(ledger: Ledger, this_pass: Pass) -> Ledger:
         pods = tuple(uids[key] for increase in increases for key in increase.pods if key in uids)[:MOST_PODS]
         return msgspec.structs.replace(ledger, wanted=WantedNodes(this_pass.at, groups, pods=pods))
     wanted = WantedNodes(before.since, groups, before.passes + 1, before.told, before.pods)
-    if not wanted.told and wanted.passes >= EXTRA_PASSES and this_pass.at - wanted.since >= EXTRA_AFTER:
+    waited = this_pass.known_until(ledger.seen) - wanted.since
+    if not wanted.told and wanted.passes >= EXTRA_PASSES and waited >= EXTRA_AFTER:
         match = Match(
             match_id(GROWTH, wanted.since, ",".join(sorted(groups))),
             GROWTH,

@@ -14,13 +14,17 @@ from chalicelib.model.operation import OPERATION_ANNOTATION, OperationKind
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.shadow.other_status import OtherStatus
+from chalicelib.shadow.other_status import BACKOFF, DEAD_AFTER, IN_PROGRESS, ONE_LOOP, UNHEALTHY, OtherStatus
 from chalicelib.shadow.records import MOST_TRACKED, TEXT, Growth, Observation
+
+LATE = 90.0
+"""Seconds without a new status after which the one before the silence is noted. Loops of large clusters take a
+minute."""
 
 
 class Pass(msgspec.Struct, frozen=True):
     """One pass. before: the memory that the plan was made with. token: of the pass's lease; it grows by one per
-    pass."""
+    pass. missing: there is no status, and nothing forbids to read it; Cluster Autoscaler deletes it when it ends."""
 
     snapshot: Snapshot
     policy: Policy
@@ -28,6 +32,7 @@ class Pass(msgspec.Struct, frozen=True):
     plan: Plan
     status: OtherStatus | None = None
     token: int = 0
+    missing: bool = False
 
     @property
     def at(self) -> float:
@@ -39,6 +44,17 @@ class Pass(msgspec.Struct, frozen=True):
         """Return the names of all nodes."""
         return {node.name for node in self.snapshot.nodes}
 
+    @property
+    def group_names(self) -> set[str]:
+        """Return the names of all groups."""
+        return {group.id for group in self.snapshot.groups}
+
+    def known_until(self, last: Observation) -> float:
+        """Return the instant until which it is known what the other autoscaler did: its last status. Where none says
+        when it was written, this pass."""
+        written = self.status.at if self.status is not None else last.alive
+        return min(written, self.at) if written > 0 else self.at
+
 
 class RemovedNode(msgspec.Struct, frozen=True):
     """A node that was removed. confirmed: the other autoscaler's taint or status says that it was the one."""
@@ -49,8 +65,8 @@ class RemovedNode(msgspec.Struct, frozen=True):
     confirmed: bool
 
 
-def observe(this_pass: Pass) -> Observation:
-    """Return the part of the pass that is kept for the next one."""
+def observe(this_pass: Pass, last: Observation | None = None) -> Observation:
+    """Return the part of the pass that is kept for the next one. last: what the last pass kept."""
     status, snapshot = this_pass.status, this_pass.snapshot
     soft = dict(sorted(_foreign_taints(snapshot.nodes, DELETION_CANDIDATE).items())[: 2 * MOST_TRACKED])
     refusals = {
@@ -58,6 +74,11 @@ def observe(this_pass: Pass) -> Observation:
         for verdict in this_pass.plan.unremovable
         if verdict.node in soft
     }
+    alive, uid = (status.at, status.uid) if status is not None else (0.0, "")
+    if last is not None:
+        alive, uid = alive or last.alive, uid or last.uid
+    # Without any status so far, it is not known whether the other autoscaler writes one.
+    ended = this_pass.missing and alive > 0
     return Observation(
         this_pass.at,
         {group.id: group.target for group in snapshot.groups if not group.error},
@@ -65,9 +86,23 @@ def observe(this_pass: Pass) -> Observation:
         soft,
         status is None or bool(status.candidates) or bool(soft),
         dict(sorted(refusals.items())[:MOST_TRACKED]),
-        status is not None and status.is_dead(this_pass.at),
+        ended or (status is not None and status.is_dead(this_pass.at)),
         this_pass.token,
+        alive,
+        status is not None and 0 < status.at < this_pass.at - LATE,
+        uid,
+        _scale_ups(this_pass),
     )
+
+
+def _scale_ups(this_pass: Pass) -> dict[str, str]:
+    """Return the status of each group's scale-up, for groups where it is not the usual one."""
+    if this_pass.status is None:
+        return {}
+    names = this_pass.group_names
+    words = {name: this_pass.status.of(name, names).scale_up for name in names}
+    unusual = {name: word for name, word in words.items() if word in (IN_PROGRESS, UNHEALTHY, BACKOFF)}
+    return dict(sorted(unusual.items())[:MOST_TRACKED])
 
 
 def _nodes_by_group(this_pass: Pass) -> dict[str, tuple[str, ...]]:
@@ -99,15 +134,19 @@ def growths(last_observation: Observation, this_pass: Pass) -> tuple[Growth, ...
     """Return the groups whose target is larger than at the last pass. Groups with an operation of ours are left
     out."""
     own = {operation.spec.group for operation in this_pass.before.operations}
-    status, last = this_pass.status, last_observation
-    return tuple(
+    last = last_observation
+    alone = this_pass.status is None and not last.alive
+    new = (
         Growth(
             group.id,
             before,
             group.target - before,
             _first_sign(group.id, last, this_pass),
-            status is not None and status.grew(group.id, last.at),
-            status is None,
+            alone=alone,
+            since=last.at,
+            seen=this_pass.at,
+            earlier=last.scale_ups.get(group.id, ""),
+            settled=alone,
         )
         for group in this_pass.snapshot.groups
         if (before := last.targets.get(group.id)) is not None
@@ -115,13 +154,40 @@ def growths(last_observation: Observation, this_pass: Pass) -> tuple[Growth, ...
         and group.target > before
         and group.id not in own
     )
+    return tuple(confirmed(growth, this_pass) for growth in new)
 
 
-def confirmed(growth: Growth, this_pass: Pass, since: float) -> Growth:
-    """Return the growth, confirmed if the status of this pass says so: a status may be written after the act."""
-    if growth.confirmed or this_pass.status is None or not this_pass.status.grew(growth.group, since):
+def confirmed(growth: Growth, this_pass: Pass) -> Growth:
+    """Return the growth, confirmed if the status of this pass says so. A status may be written after the act, so the
+    first one that is later than the pass that saw the growth settles it."""
+    status = this_pass.status
+    if growth.settled:
         return growth
-    return msgspec.structs.replace(growth, confirmed=True)
+    if status is None:
+        unreadable = this_pass.at - growth.seen > DEAD_AFTER
+        return msgspec.structs.replace(growth, alone=True, settled=True) if unreadable else growth
+    if _shows(status, growth, this_pass.group_names):
+        return msgspec.structs.replace(growth, confirmed=True, settled=True)
+    return msgspec.structs.replace(growth, settled=not 0 < status.at <= growth.seen)
+
+
+def _shows(status: OtherStatus, growth: Growth, group_names: set[str]) -> bool:
+    """Return whether the status says that its writer made the growth: a scale-up is in progress, or one has ended.
+
+    A new transition alone is no sign. It may be the end of a state that was there before, of bad health after a growth
+    by somebody else, or the first loop of a new process.
+    """
+    part = status.of(growth.group, group_names)
+    was_ill = part.health_changed >= growth.since
+    if part.scale_up == IN_PROGRESS:
+        fell_ill = part.health == UNHEALTHY and was_ill
+        return part.changed <= growth.seen + ONE_LOOP and not (growth.earlier == IN_PROGRESS and fell_ill)
+    if part.scale_up == UNHEALTHY or not part.changed >= growth.since > 0:
+        return False
+    if growth.earlier == IN_PROGRESS:
+        return growth.at < part.changed and not was_ill
+    first_loop = status.began > 0 and part.changed <= status.began + ONE_LOOP
+    return not (first_loop or was_ill or growth.earlier in (UNHEALTHY, BACKOFF))
 
 
 def _first_sign(group_id: str, last_observation: Observation, this_pass: Pass) -> float:
@@ -131,6 +197,12 @@ def _first_sign(group_id: str, last_observation: Observation, this_pass: Pass) -
     times = [instance.created for instance in group.instances if instance.created]
     times += [node.created for node in this_pass.snapshot.nodes if node.name in members or node.provider_id in members]
     return min((at for at in times if last_observation.at < at <= this_pass.at), default=this_pass.at)
+
+
+def being_removed(this_pass: Pass) -> dict[str, float]:
+    """Return the nodes with a hard taint that is not ours, and when they got it."""
+    taints = _foreign_taints(this_pass.snapshot.nodes, TO_BE_DELETED)
+    return {node: float(at) or this_pass.at for node, at in taints.items()}
 
 
 def removals(last_observation: Observation, deleting: dict[str, float], this_pass: Pass) -> tuple[RemovedNode, ...]:
@@ -170,9 +242,3 @@ def removals(last_observation: Observation, deleting: dict[str, float], this_pas
             RemovedNode(node, group.id, this_pass.at, last.candidates) for node in uncounted[: max(0, decrease)]
         ]
     return tuple(removed)
-
-
-def restarted(last_observation: Observation, soft: dict[str, int]) -> bool:
-    """Return whether the other autoscaler began its timers anew: most soft taints that stayed have a newer value."""
-    common = [node for node in soft if node in last_observation.soft]
-    return bool(common) and 2 * sum(soft[node] > last_observation.soft[node] for node in common) > len(common)

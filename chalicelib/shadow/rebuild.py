@@ -33,6 +33,8 @@ class Rebuilt(msgspec.Struct, frozen=True):
 
 def rebuild(snapshot: Snapshot, memory: Memory, episode: Episode, options: Options) -> Rebuilt:
     """Return the state before the episode, from the state and memory of a pass after it."""
+    # Nodes of a growth by somebody else that came later did not exist either.
+    episode = msgspec.structs.replace(episode, growths=(*episode.growths, *episode.besides))
     sizes, end = episode.sizes, episode.ended
     new_instances: list[Instance] = []
     shrunk = False

@@ -85,7 +85,9 @@ class Day(msgspec.Struct, frozen=True, array_like=True):
 
 class Observation(msgspec.Struct, frozen=True, array_like=True):
     """The part of a pass that the next one is compared with. nodes: names by group. soft: node -> value of the other
-    autoscaler's soft taint (epoch seconds)."""
+    autoscaler's soft taint (epoch seconds). alive: the time of its last status, 0.0: none was ever read. late: that
+    status is older than those of a running autoscaler, dead: so old that it is not running. uid: of its ConfigMap.
+    scale_ups: group -> status of its scale-up, without those that do nothing."""
 
     at: float
     targets: dict[str, int] = {}
@@ -95,10 +97,16 @@ class Observation(msgspec.Struct, frozen=True, array_like=True):
     refusals: dict[str, str] = {}  # soft-tainted node -> why our plan keeps it
     dead: bool = False
     token: int = 0
+    alive: float = 0.0
+    late: bool = False
+    uid: str = ""
+    scale_ups: dict[str, str] = {}
 
 
 class Growth(msgspec.Struct, frozen=True, array_like=True):
-    """A group that grew. confirmed: the other autoscaler's status says so. alone: that status could not be read."""
+    """A group that grew. confirmed: the other autoscaler's status says so. alone: that status could not be read. since,
+    seen: the passes before and after it. earlier: the group's scale-up status at the first of them. settled: a status
+    written after the growth was read, so nothing later says anything about it."""
 
     group: str
     before: int
@@ -106,17 +114,28 @@ class Growth(msgspec.Struct, frozen=True, array_like=True):
     at: float
     confirmed: bool = False
     alone: bool = False
+    since: float = 0.0
+    seen: float = 0.0
+    earlier: str = ""
+    settled: bool = True
+
+    @property
+    def is_others(self) -> bool:
+        """Return whether the growth counts as the other autoscaler's."""
+        return self.confirmed or self.alone
 
 
 class Episode(msgspec.Struct, frozen=True, array_like=True):
     """A chain of growths. since: the last pass before it. wanted_at: when our plan wanted nodes first, 0.0: never.
-    pods: uids that waited at that pass. noticed: the pass that saw the first growth."""
+    pods: uids that waited at that pass. noticed: the pass that saw the first growth. besides: later growths by
+    somebody else, which the decision did not know."""
 
     since: float
     growths: tuple[Growth, ...]
     wanted_at: float = 0.0
     pods: tuple[str, ...] = ()
     noticed: float = 0.0
+    besides: tuple[Growth, ...] = ()
 
     @property
     def began(self) -> float:
@@ -135,6 +154,11 @@ class Episode(msgspec.Struct, frozen=True, array_like=True):
         for growth in self.growths:
             counts[growth.group] += growth.count
         return dict(sorted(counts.items()))
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether it is known of each growth who made it."""
+        return all(growth.settled for growth in self.growths)
 
     def is_continued_by(self, growths: tuple[Growth, ...], now: float) -> bool:
         """Return whether the episode is still open: these growths belong to it, or further ones may."""
@@ -155,7 +179,8 @@ class WantedNodes(msgspec.Struct, frozen=True, array_like=True):
 class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     """The row. planned: node -> when our plan removed it first. reported: nodes of the class `only ours`. deleting:
     nodes with the other's hard taint that were counted. acted: the other's last growth. restarted: when the other
-    autoscaler started again, 0.0: not seen. first: the first pass."""
+    autoscaler started again, 0.0: not seen. first: the first pass. held: removals later than the other's last
+    status."""
 
     first: float
     seen: Observation
@@ -169,6 +194,7 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     sampled: float = 0.0
     days: dict[str, Day] = {}
     matches: tuple[Match, ...] = ()
+    held: tuple[Match, ...] = ()
 
 
 def match_id(kind: str, at: float, name: str) -> str:
@@ -186,6 +212,11 @@ def joined(episode: Episode | None, growths: tuple[Growth, ...], since: float, n
     if episode is None:
         return Episode(since, growths[:MOST_GROWTHS], noticed=now)
     return msgspec.structs.replace(episode, growths=(*episode.growths, *growths)[:MOST_GROWTHS])
+
+
+def latest(times: dict[str, float]) -> dict[str, float]:
+    """Return the newest entries of node -> instant."""
+    return dict(sorted(times.items(), key=lambda item: item[1])[-MOST_TRACKED:])
 
 
 def day_of(at: float) -> str:

@@ -1,7 +1,8 @@
 """An emulated Cluster Autoscaler beside Outscaler, on virtual time: for comparisons and for hand-overs.
 
 It decides as simply as possible and shows everything that the real one shows: its Lease, its status ConfigMap (YAML,
-or the text of releases before 1.30), events, soft and hard taints. Decisions count requests of CPU and memory only.
+or the text of releases before 1.30), events, soft and hard taints. Decisions count requests of CPU and memory only. It
+ends as the real one does: a process that is asked to end deletes its status, one that is killed leaves it to age.
 
     OtherAutoscaler(kube, clock, MachineDeploymentGroups(kube)).step()   # at most one loop every ten seconds
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 import ipaddress
 import random
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -20,11 +21,12 @@ import msgspec
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.quantity import parse_amount
 from chalicelib.model.timestamps import format_time
-from chalicelib.record.status_configmap import ANNOTATION, long_time, render
+from chalicelib.record.status_configmap import ANNOTATION, long_time
 from infra.emulators.controllers.capi import fields
 from infra.emulators.kube.objects import KubeObject, clone
 from infra.emulators.kube.status import ApiError
 from infra.emulators.kube.store import ObjectStore
+from infra.emulators.other_autoscaler_status import Transitions, as_text, as_yaml, before_the_first_loop, group_words
 
 EVERY = 10.0
 """Seconds between two loops."""
@@ -35,7 +37,7 @@ _MOST_SOFT_TAINTS = 10  # new ones per loop
 
 
 class OtherAutoscaler:
-    """One replica. dead: it does nothing, as after `kubectl scale --replicas=0`; its Lease ends by itself.
+    """One replica. dead: no process runs, as after kill -9; its Lease ends by itself, and its status gets old.
 
     unneeded_for, delay_after_add: seconds. expander: `least-waste` or `random`. legacy: the status is the old text.
     per_loop: how many groups grow in one loop. soft_taints: whether unneeded nodes are tainted. grown, removed: what
@@ -66,14 +68,30 @@ class OtherAutoscaler:
         self._next, self._last_add = 0.0, 0.0
         self._unneeded: dict[str, float] = {}
         self._deleting: dict[str, str] = {}
-        self._changed: dict[str, tuple[str, float]] = {}  # group -> scale-up status, its last transition
+        self._requested: dict[str, int] = {}  # group -> nodes that it has bought and that are not there yet
+        self._transitions = Transitions()
+        self._new = False
+
+    def stop(self) -> None:
+        """End as after SIGTERM (scaled to 0, rolled out, evicted): the status is deleted, taints stay."""
+        self.dead = True
+        if self._kube.get("configmaps", STATUS, NAMESPACE) is not None:
+            self._kube.delete("configmaps", STATUS, NAMESPACE)
+
+    def start(self) -> None:
+        """Begin a new process. It knows nothing of the one before: its timers and all parts of its status begin anew.
+        Soft taints stay with their old values; its first loop removes hard ones."""
+        now = self._clock()
+        self.dead, self._new = False, True
+        self._unneeded, self._deleting, self._requested, self._last_add = {}, {}, {}, 0.0
+        self._transitions = Transitions()
+        self._next = now + EVERY
+        self._put_status(before_the_first_loop(now, legacy=self._legacy), now)
 
     def restart(self) -> None:
-        """Begin anew, as after a crash: timers are lost, and taints are removed."""
-        self._unneeded, self._deleting, self._last_add = {}, {}, 0.0
-        for node in self._kube.list("nodes"):
-            for key in (DELETION_CANDIDATE, TO_BE_DELETED):
-                self._untaint(node["metadata"]["name"], key)
+        """End and begin again at once, as when its pod is rolled out."""
+        self.stop()
+        self.start()
 
     def step(self) -> None:
         now = self._clock()
@@ -81,6 +99,10 @@ class OtherAutoscaler:
             return
         self._next = now + EVERY
         self._renew_lease(now)
+        if self._new:
+            self._new = False
+            for node in self._kube.list("nodes"):
+                self._untaint(node["metadata"]["name"], TO_BE_DELETED)
         self._finish_removals()
         groups = list(self._control.groups())
         pending = self._pending()
@@ -134,7 +156,8 @@ class OtherAutoscaler:
             self._control.grow(group.id, count)
             self.grown.append((now, group.id, count))
             self._last_add = now
-            self._changed[group.id] = ("InProgress", now)
+            self._requested[group.id] = self._requested.get(group.id, 0) + count
+            self._transitions.note(group.id, "scaleUp", "InProgress", now)
             self._tell("ScaledUpGroup", f"Scale-up: setting group {group.id} size to {group.target + count} instead "
                        f"of {group.target} (max: {group.most})", now)  # fmt: skip
             left = [pod for pod in left if pod["metadata"]["uid"] not in placed]
@@ -234,12 +257,17 @@ class OtherAutoscaler:
         )
 
     def _write_status(self, groups: Sequence[GroupView], now: float) -> None:
+        said = []
         for group in groups:
-            word = "InProgress" if group.target > len(group.nodes) else "NoActivity"
-            if self._changed.get(group.id, ("", 0.0))[0] != word:
-                self._changed[group.id] = (word, now)
+            if group.target <= len(group.nodes):
+                self._requested.pop(group.id, None)
+            candidates = sum(node in self._unneeded for node in group.nodes)
+            said.append(group_words(group, self._requested.get(group.id, 0), candidates))
+        self._transitions.note_all(said, now)
         written = as_text if self._legacy else as_yaml
-        text = written(groups, self._changed, len(self._unneeded), now)
+        self._put_status(written(said, self._transitions, now), now)
+
+    def _put_status(self, text: str, now: float) -> None:
         body = {"data": {"status": text}, "metadata": {"annotations": {ANNOTATION: long_time(now)}}}
         self._put("configmaps", STATUS, body)
 
@@ -367,56 +395,6 @@ class MachineDeploymentGroups:
         changed = clone(found)
         changed["spec"]["replicas"] += by
         self._kube.update("machinedeployments", changed, fields.GROUP)
-
-
-Changes = Mapping[str, tuple[str, float]]  # group -> status of its scale-up, last transition
-
-
-def as_yaml(groups: Sequence[GroupView], changed: Changes, candidates: int, now: float) -> str:
-    """Return the status of release 1.30 and later. candidates: number of unneeded nodes."""
-
-    def part(status: str, since: float, **more: object) -> dict[str, object]:
-        times = {"lastProbeTime": format_time(now), "lastTransitionTime": format_time(since)}
-        return {"status": status, **more, **times}
-
-    growing = any(changed[group.id][0] == "InProgress" for group in groups)
-    down = part("CandidatesPresent" if candidates else "NoCandidates", now, candidates=candidates)
-    return render(
-        {
-            "time": long_time(now),
-            "autoscalerStatus": "Running",
-            "clusterWide": {"scaleUp": part("InProgress" if growing else "NoActivity", 0.0), "scaleDown": down},
-            "nodeGroups": [
-                {
-                    "name": group.id,
-                    "health": part("Healthy", 0.0, cloudProviderTarget=group.target),
-                    "scaleUp": part(*changed[group.id]),
-                }
-                for group in groups
-            ],
-        }
-    )
-
-
-def as_text(groups: Sequence[GroupView], changed: Changes, candidates: int, now: float) -> str:
-    """Return the status of releases before 1.30."""
-
-    def part(name: str, status: str, since: float, counts: str) -> list[str]:
-        times = (("LastProbeTime", now), ("LastTransitionTime", since))
-        return [
-            f"  {name + ':':<12} {status} ({counts})",
-            *(f"               {word + ':':<19} {long_time(at)} m=+12.3" for word, at in times),
-        ]
-
-    down = "CandidatesPresent" if candidates else "NoCandidates"
-    growing = any(changed[group.id][0] == "InProgress" for group in groups)
-    lines = [f"Cluster-autoscaler status at {long_time(now)}:", "Cluster-wide:"]
-    lines += part("ScaleUp", "InProgress" if growing else "NoActivity", 0.0, "ready=0 registered=0")
-    lines += [*part("ScaleDown", down, now, f"candidates={candidates}"), "", "NodeGroups:"]
-    for group in groups:
-        counts = f"ready={len(group.nodes)} registered={len(group.nodes)}"
-        lines += [f"  {'Name:':<12} {group.id}", *part("ScaleUp", *changed[group.id], counts), ""]
-    return "\n".join(lines)
 
 
 _NOWHERE = "192.0.2.1"  # a documentation address: no packet is sent, only a route is looked up

@@ -117,7 +117,6 @@ def test_SHA_8_time_after_the_other_autoscaler_stopped_is_left_out() -> None:
 def test_SHA_6_growth_by_a_person_is_somebody_elses() -> None:
     with SharedCluster() as world:
         world.begin()
-        world.other.dead = True  # only so that it does not report the growth as its own
         MachineDeploymentGroups(world.kube).grow(WORKERS, 1)
         world.minutes(4)
         assert world.verdicts == [ShadowVerdict.SOMEBODY]

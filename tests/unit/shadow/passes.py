@@ -32,14 +32,21 @@ class ShadowPasses:
         self.token = 0
         self.writes = 0
 
-    def look(self, built: ClusterBuilder | Snapshot, minutes: float, status: OtherStatus | None = None) -> None:
-        """Make the pass of that minute."""
+    def look(
+        self,
+        built: ClusterBuilder | Snapshot,
+        minutes: float,
+        status: OtherStatus | None = None,
+        *,
+        missing: bool = False,
+    ) -> None:
+        """Make the pass of that minute. missing: there is no status ConfigMap."""
         at = NOW + minutes * MINUTE
         snapshot = built if isinstance(built, Snapshot) else built.snapshot()
         snapshot = msgspec.structs.replace(snapshot, taken_at=at)
         self.token += 1
         plan, after = plan_cluster(snapshot, self.policy, self.memory, at, self.token)
-        now = Pass(snapshot, self.policy, self.memory, plan, status, self.token)
+        now = Pass(snapshot, self.policy, self.memory, plan, status, self.token, missing)
         step = advance(self.ledger, now)
         ledger = step.ledger
         if step.question is not None:
@@ -50,6 +57,11 @@ class ShadowPasses:
             self.writes += 1
             self.ledger = decode(encode(ledger), Ledger)
         self.memory = after
+
+    @property
+    def left_out(self) -> float:
+        """Seconds that count nowhere."""
+        return sum(day.dead for day in self.ledger.days.values()) if self.ledger else 0.0
 
     @property
     def matches(self) -> tuple[Match, ...]:

@@ -97,7 +97,8 @@ def test_SHA_4_three_loops_of_one_growth_each_are_one_episode() -> None:
         for number in range(1, count + 1):
             built.node(f"web-{number}", "2", group="web", created=NOW + (number - 0.5) * MINUTE)
             bound(built, f"web-{number}", 2, created=0.1)
-        shadow.look(web(built), minute, status(minute, "web", changed=0.5))
+        growing = GroupStatus("InProgress", NOW + 0.5 * MINUTE)
+        shadow.look(web(built), minute, OtherStatus(NOW + minute * MINUTE, groups={"web": growing}))
     [match] = shadow.matches
     assert (match.verdict, match.theirs, match.ours) == (ShadowVerdict.SAME, {"web": 3}, {"web": 3})
 
