@@ -365,6 +365,16 @@ def get_config_map_once(kube: KubeClient, namespace: str, name: str) -> ConfigMa
     return _config_map(kube.request("GET", _path("configmaps", name, namespace), attempts=1))
 
 
+def make_config_map(kube: KubeClient, namespace: str, name: str) -> None:
+    """Make an empty ConfigMap. Raises ClusterErrors; one that exists already is no error."""
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}}
+    try:
+        kube.request("POST", f"/api/v1/namespaces/{path_segment(namespace)}/configmaps", body=body)
+    except Conflict as conflict:
+        if conflict.reason != "AlreadyExists":
+            raise
+
+
 def patch_config_map(
     kube: KubeClient,
     namespace: str,

@@ -16,6 +16,7 @@ from chalicelib.command.main import main
 from chalicelib.store import Store
 from infra.emulators.aws import create_table
 from infra.emulators.kube.crds import KARPENTER, load
+from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
 from tests.contract.clusterapi.management import fill, management
 from tests.functional.role_cases import CASES, stage
@@ -23,6 +24,7 @@ from tests.functional.saved_cluster import pod
 from tests.functional.test_doctor_autoscalers import lease
 from tests.functional.test_doctor_karpenter import node_pool
 from tests.processes import PATIENCE
+from tests.scenario.policies import refusal
 
 Said = pytest.CaptureFixture[str]
 Hold = Callable[[], None]
@@ -182,3 +184,43 @@ def test_without_a_kubeconfig_the_deployment_s_secret_is_used(
     client.create_secret(Name="outscaler/prod/kubeconfig", SecretString=cluster[1].read_text())
     assert main(["apply", policy(tmp_path, "active"), "--vpc"]) == 2
     assert "DR07" in capsys.readouterr().err
+
+
+STATUS = ("configmaps", "cluster-autoscaler-status", "kube-system")
+
+
+def test_policy_that_becomes_active_makes_the_status_again_that_cluster_autoscaler_has_deleted(
+    store: Store, cluster: tuple[ApiServer, Path], tmp_path: Path, capsys: Said
+) -> None:
+    file, kubeconfig = policy(tmp_path, "active"), ("--kubeconfig", str(cluster[1]), "--vpc")
+    assert main(["apply", policy(tmp_path, "shadow"), *kubeconfig]) == 0
+    assert cluster[0].store.get(*STATUS) is None
+    capsys.readouterr()
+    assert main(["apply", file, *kubeconfig]) == 0
+    assert "ConfigMap kube-system/cluster-autoscaler-status was not there and is made again" in capsys.readouterr().err
+    made = cluster[0].store.get(*STATUS)
+    assert made is not None
+    assert "data" not in made
+    assert main(["apply", policy(tmp_path, "shadow"), *kubeconfig]) == 0
+    assert main(["apply", file, *kubeconfig]) == 0
+    assert cluster[0].store.get(*STATUS) == made
+    assert "is made again" not in capsys.readouterr().err
+
+
+def test_status_that_the_operator_may_not_make_is_named_with_the_command(
+    store: Store, cluster: tuple[ApiServer, Path], tmp_path: Path, capsys: Said
+) -> None:
+    cluster[0].faults.add(KubeFault(method="POST", path="/configmaps", times=100, **refusal(403, "no")))
+    assert main(["apply", policy(tmp_path, "active"), "--kubeconfig", str(cluster[1]), "--vpc"]) == 0
+    assert "kubectl -n kube-system create configmap cluster-autoscaler-status" in capsys.readouterr().err
+
+
+def test_status_is_not_made_for_a_policy_that_writes_none(
+    store: Store, cluster: tuple[ApiServer, Path], tmp_path: Path
+) -> None:
+    file = Path(policy(tmp_path, "active"))
+    document = yaml.safe_load(file.read_text())
+    document["spec"]["options"] = {"writeStatusConfigmap": False}
+    file.write_text(yaml.safe_dump(document))
+    assert main(["apply", str(file), "--kubeconfig", str(cluster[1]), "--vpc"]) == 0
+    assert cluster[0].store.get(*STATUS) is None

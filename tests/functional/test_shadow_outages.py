@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
+import pytest
+
 from chalicelib.shadow.records import Match, ShadowVerdict
 from infra.emulators.controllers import objects
 from infra.emulators.other_autoscaler import STATUS, MachineDeploymentGroups
 from tests.cases import each_row
-from tests.functional.test_shadow_comparison import WORKERS, SharedCluster
+from tests.functional.test_shadow_comparison import OPTIONS, WORKERS, SharedCluster
+from tests.scenario.policies import document
 
 SPARE = "MachineDeployment/default/spare"
 BOTH_FORMS = each_row("legacy", [False, True], ids=["yaml", "text"])
@@ -157,3 +162,16 @@ def test_growth_by_a_person_in_an_episode_of_cluster_autoscaler_is_told_apart(em
             (ShadowVerdict.SOMEBODY, {SPARE: count}),
             (ShadowVerdict.SAME, {WORKERS: 2}),
         ]
+
+
+def test_status_that_is_gone_after_the_hand_over_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    with SharedCluster() as world:
+        world.begin()
+        world.other.stop()
+        world.minutes(1)
+        world.apply_policy(document(options=OPTIONS))
+        world.seed(objects.deployment("web", replicas=2, cpu="3"))
+        world.minutes(12)
+        problems = [str(record.__dict__.get("detail")) for record in caplog.records if record.levelno >= logging.ERROR]
+        assert len(problems) == 1
+        assert "ConfigMap kube-system/cluster-autoscaler-status is not there" in problems[0]

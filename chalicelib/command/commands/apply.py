@@ -6,6 +6,9 @@ Applying the same text again changes nothing and creates no version.
 Before a policy becomes active, the doctor examines the cluster, and its errors refuse the policy unless a person
 accepts them. The cluster is reached with --kubeconfig, otherwise with the deployment's own secrets, as far as the
 operator may read them. Where neither is possible, nothing is known, and the policy is stored with a warning.
+
+Cluster Autoscaler deletes its status ConfigMap when it ends, and the functions may not make one. A policy that becomes
+active therefore makes it again, with the rights of the operator.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ from chalicelib.command.pass_requests import request_pass
 from chalicelib.command.policy_files import load_document, place_of, read_document
 from chalicelib.command.store_access import add_table_argument, note, open_store, table_name
 from chalicelib.dispatch.mode_guard import permitted
+from chalicelib.kube import objects
 from chalicelib.kube.client import KubeClient
+from chalicelib.kube.errors import ClusterError, NotFound
 from chalicelib.model.errors import BadInput, InputErrors, OutscalerError
 from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.model.policy_permissions import Deployment
@@ -131,7 +136,9 @@ def _store(
     if stored_policy is not None:
         with contextlib.suppress(BadInput):  # the functions cannot use it
             old_policy, _ = load_document(stored_policy.text, stored_policy.name, Purpose.STORED, deployment)
-    facts = _accepted(args, policy, old_policy, deployment)
+    becomes_active = permitted(policy).act and not (old_policy is not None and permitted(old_policy).act)
+    context = _doctor_context(args, policy, deployment) if becomes_active else None
+    facts = _accepted(args, context) if context is not None else {}
     form = compiled(policy, text)
     try:
         version = store.policies.put(
@@ -144,6 +151,8 @@ def _store(
             f"review it with outscaler get policy {policy.name}, then apply again",
         ) from None
     note(store, policy.name, "policy", {"version": version, "digest": digest(text), **facts})
+    if context is not None:
+        _make_status(context)
     _switch_on(args, policy)
     _wake(args, policy, old_policy)
     return version
@@ -195,18 +204,12 @@ def _switch_on(args: argparse.Namespace, policy: Policy) -> None:
 # -- the doctor before mode active
 
 
-def _accepted(
-    args: argparse.Namespace, policy: Policy, old_policy: Policy | None, deployment: Deployment
-) -> dict[str, str]:
+def _accepted(args: argparse.Namespace, context: DoctorContext) -> dict[str, str]:
     """Return the ids of the doctor's errors that a person has accepted, and the reason, for the journal; {} where there
-    are no errors, or the policy does not become active. deployment: what the functions permit policies to name. Raises
-    InputErrors with the errors where no reason accepts them."""
-    if not permitted(policy).act or (old_policy is not None and permitted(old_policy).act):
-        return {}
+    are no errors. Raises InputErrors with the errors where no reason accepts them."""
     from chalicelib.command.doctor.registry import examine
 
-    context = _doctor_context(args, policy, deployment)
-    errors = [finding for finding in examine(context) if finding.severity is Severity.ERROR] if context else []
+    errors = [finding for finding in examine(context) if finding.severity is Severity.ERROR]
     if not errors:
         return {}
     reason = args.accept_findings.strip()[:_LONGEST_REASON]
@@ -236,6 +239,30 @@ def _doctor_context(args: argparse.Namespace, policy: Policy, deployment: Deploy
     except OutscalerError as error:
         warn(f"{policy.name}: not checked before mode active: {error}; give --kubeconfig FILE")
         return None
+
+
+def _make_status(context: DoctorContext) -> None:
+    """Make the status ConfigMap where there is none, and name the command where that is not permitted."""
+    options = context.policy.options
+    namespace, name = options.namespace, options.status_config_map_name
+    clients = [client for client in (context.person, context.workload) if client is not None]
+    if not options.write_status_configmap or not clients:
+        return
+    try:
+        objects.get_config_map(clients[-1], namespace, name)
+    except NotFound:
+        pass
+    except ClusterError:
+        return  # the doctor's findings say so
+    else:
+        return
+    for client in clients:
+        with contextlib.suppress(ClusterError):
+            objects.make_config_map(client, namespace, name)
+            warn(f"{context.policy.name}: ConfigMap {namespace}/{name} was not there and is made again")
+            return
+    command = f"kubectl -n {namespace} create configmap {name}"
+    warn(f"{context.policy.name}: ConfigMap {namespace}/{name} is not there, so no status is written: {command}")
 
 
 def _context_of_deployment(policy: Policy, deployment: Deployment) -> DoctorContext:
