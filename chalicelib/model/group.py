@@ -84,6 +84,13 @@ class Pool(msgspec.Struct, frozen=True, omit_defaults=True):
     elsewhere: int = 0
 
 
+class SizeWriter(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who wrote the size of a group last, and when, epoch seconds."""
+
+    name: str
+    at: float = 0.0
+
+
 DEAREST = 1_000_000.0
 """An hourly price above this is an error of the vendor's answer."""
 
@@ -126,3 +133,4 @@ class NodeGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str = ""  # what a person calls it, for display only; empty: its id
     # Where a new node may be, if that may be in one of several zones; "" for a zone that its provider cannot name.
     zones: tuple[str, ...] = ()
+    size_writer: SizeWriter | None = None  # None: its provider does not say

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from chalicelib.model.group import SizeWriter
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Node
 from chalicelib.model.operation import OPERATION_ANNOTATION, OperationKind
@@ -20,6 +21,14 @@ from chalicelib.shadow.records import MOST_TRACKED, TEXT, Growth, Observation
 LATE = 90.0
 """Seconds without a new status after which the one before the silence is noted. Loops of large clusters take a
 minute."""
+
+
+CLOCKS_APART = 2.0
+"""Seconds by which the API server's whole seconds and clock may differ from ours."""
+AUTOSCALER = "autoscaler"
+"""Part of the names by which Cluster Autoscaler writes sizes."""
+PERSONS_TOOLS = ("argocd", "clusterctl", "flux", "helm", "kubectl", "kustomize", "mozilla", "node-fetch", "terraform")
+"""How the names begin by which people write sizes, with their tools and browsers."""
 
 
 class Pass(msgspec.Struct, frozen=True):
@@ -137,16 +146,19 @@ def growths(last_observation: Observation, this_pass: Pass) -> tuple[Growth, ...
     last = last_observation
     alone = this_pass.status is None and not last.alive
     new = (
-        Growth(
-            group.id,
-            before,
-            group.target - before,
-            _first_sign(group.id, last, this_pass),
-            alone=alone,
-            since=last.at,
-            seen=this_pass.at,
-            earlier=last.scale_ups.get(group.id, ""),
-            settled=alone,
+        _with_writer(
+            Growth(
+                group.id,
+                before,
+                group.target - before,
+                _first_sign(group.id, last, this_pass),
+                alone=alone,
+                since=last.at,
+                seen=this_pass.at,
+                earlier=last.scale_ups.get(group.id, ""),
+                settled=alone,
+            ),
+            group.size_writer,
         )
         for group in this_pass.snapshot.groups
         if (before := last.targets.get(group.id)) is not None
@@ -155,6 +167,17 @@ def growths(last_observation: Observation, this_pass: Pass) -> tuple[Growth, ...
         and group.id not in own
     )
     return tuple(confirmed(growth, this_pass) for growth in new)
+
+
+def _with_writer(growth: Growth, writer: SizeWriter | None) -> Growth:
+    """Return the growth, settled where the cluster says who wrote the size. Programs of other names may be the other
+    autoscaler, so they leave it to the status."""
+    if writer is None or writer.at < growth.since - CLOCKS_APART:
+        return growth
+    if AUTOSCALER in writer.name.lower():
+        return msgspec.structs.replace(growth, confirmed=True, alone=False, settled=True)
+    by_person = writer.name.lower().startswith(PERSONS_TOOLS)
+    return msgspec.structs.replace(growth, alone=False, settled=True) if by_person else growth
 
 
 def confirmed(growth: Growth, this_pass: Pass) -> Growth:

@@ -345,10 +345,11 @@ class GroupControl(Protocol):
 
 
 class MachineDeploymentGroups:
-    """The groups are MachineDeployments with size annotations."""
+    """The groups are MachineDeployments with size annotations. manager: the name by which sizes are written, as the API
+    server notes it, "" for no note."""
 
-    def __init__(self, kube: ObjectStore) -> None:
-        self._kube = kube
+    def __init__(self, kube: ObjectStore, manager: str = "") -> None:
+        self._kube, self._manager = kube, manager
 
     def groups(self) -> Sequence[GroupView]:
         nodes: dict[str, list[str]] = {}
@@ -394,7 +395,22 @@ class MachineDeploymentGroups:
         assert found is not None, group
         changed = clone(found)
         changed["spec"]["replicas"] += by
+        if self._manager:
+            changed["metadata"]["managedFields"] = [_size_note(self._manager, self._kube.clock())]
         self._kube.update("machinedeployments", changed, fields.GROUP)
+
+
+def _size_note(manager: str, now: float) -> KubeObject:
+    """Return what the API server notes of a write through the subresource `scale`."""
+    return {
+        "manager": manager,
+        "operation": "Update",
+        "apiVersion": f"{fields.GROUP}/v1beta1",
+        "time": format_time(now),
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:spec": {"f:replicas": {}}},
+        "subresource": "scale",
+    }
 
 
 _NOWHERE = "192.0.2.1"  # a documentation address: no packet is sent, only a route is looked up

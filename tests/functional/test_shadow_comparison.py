@@ -21,14 +21,14 @@ WORKERS = "MachineDeployment/default/workers"
 
 
 class SharedCluster(ScenarioWorld):
-    """other: the autoscaler that acts."""
+    """other: the autoscaler that acts. manager: the name by which it writes sizes, "" for none that is noted."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, manager: str = "", **settings: Any) -> None:
         super().__init__(None, grain=EVERY)
         self.other = OtherAutoscaler(
             self.kube,
             self.clock,
-            MachineDeploymentGroups(self.kube),
+            MachineDeploymentGroups(self.kube, manager),
             **{"unneeded_for": 180.0, "delay_after_add": 180.0, **settings},
         )
 

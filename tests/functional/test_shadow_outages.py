@@ -17,9 +17,9 @@ SPARE = "MachineDeployment/default/spare"
 BOTH_FORMS = each_row("legacy", [False, True], ids=["yaml", "text"])
 
 
-def grow(world: SharedCluster, group: str, count: int) -> None:
-    """What `kubectl scale` does."""
-    MachineDeploymentGroups(world.kube).grow(group, count)
+def grow(world: SharedCluster, group: str, count: int, manager: str = "") -> None:
+    """What `kubectl scale` does. manager: the name that the API server notes."""
+    MachineDeploymentGroups(world.kube, manager).grow(group, count)
 
 
 def again(world: SharedCluster, *, killed: bool) -> None:
@@ -160,6 +160,20 @@ def test_growth_by_a_person_in_an_episode_of_cluster_autoscaler_is_told_apart(em
         world.minutes(6)
         assert sorted(growths(world)) == [
             (ShadowVerdict.SOMEBODY, {SPARE: count}),
+            (ShadowVerdict.SAME, {WORKERS: 2}),
+        ]
+
+
+def test_growth_of_a_group_that_grows_already_is_told_apart_by_who_wrote_its_size() -> None:
+    with SharedCluster(manager="cluster-autoscaler") as world:
+        world.begin()
+        world.seed(objects.deployment("web", replicas=2, cpu="3"))
+        world.minutes(0.9)
+        assert [count for _, _, count in world.other.grown] == [2]
+        grow(world, WORKERS, 1, "kubectl")
+        world.minutes(7)
+        assert sorted(growths(world)) == [
+            (ShadowVerdict.SOMEBODY, {WORKERS: 1}),
             (ShadowVerdict.SAME, {WORKERS: 2}),
         ]
 

@@ -134,6 +134,12 @@ class Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     owner_references: list[OwnerReference] | None = None
 
 
+class ResourceMetadata(Metadata, frozen=True, gc=False, rename="camel"):
+    """metadata of a resource. managed_fields: undecoded, since nothing depends on it but a name."""
+
+    managed_fields: msgspec.Raw = msgspec.Raw()
+
+
 class StatusCondition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """One entry of either list of conditions; last_transition_time unchanged."""
 
@@ -240,7 +246,7 @@ def all_conditions(old: list[StatusCondition] | None, new: NewConditions | None)
 class CapiResource(msgspec.Struct, frozen=True, gc=False):
     """A MachineDeployment, MachineSet or MachinePool."""
 
-    metadata: Metadata
+    metadata: ResourceMetadata
     spec: ResourceSpec = ResourceSpec()
     status: ResourceStatus | None = None
 

@@ -53,6 +53,7 @@ from chalicelib.providers.clusterapi.machine_life import Repairers, Revisions, b
 from chalicelib.providers.clusterapi.models import PAUSED, CapiAnnotations, CapiMachine, CapiResource, is_forgotten
 from chalicelib.providers.clusterapi.node_template import Infra, make_template, no_infrastructure, possible_zones
 from chalicelib.providers.clusterapi.settings import CapiSettings, any_matches
+from chalicelib.providers.clusterapi.size_writer import size_writer
 
 PROVIDER = "clusterapi"
 _SHOWN = 120  # maximum characters of a machine's name in a gap
@@ -249,6 +250,7 @@ class _CapiGroupBuilder:
             zones=possible_zones(
                 candidate.kind, resource, self._state.failure_domains.get(candidate.cluster, ()), self._settings
             ),
+            size_writer=size_writer(resource),
         )
 
     def _instance(self, machine: CapiMachine, match: Match, restrained: Restraint, revisions: Revisions) -> Instance:
