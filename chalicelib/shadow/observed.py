@@ -58,10 +58,10 @@ class Pass(msgspec.Struct, frozen=True):
         """Return the names of all groups."""
         return {group.id for group in self.snapshot.groups}
 
-    def known_until(self, last: Observation) -> float:
+    def known_until(self, last_observation: Observation) -> float:
         """Return the instant until which it is known what the other autoscaler did: its last status. Where none says
         when it was written, this pass."""
-        written = self.status.at if self.status is not None else last.alive
+        written = self.status.at if self.status is not None else last_observation.alive
         return min(written, self.at) if written > 0 else self.at
 
 
@@ -74,8 +74,8 @@ class RemovedNode(msgspec.Struct, frozen=True):
     confirmed: bool
 
 
-def observe(this_pass: Pass, last: Observation | None = None) -> Observation:
-    """Return the part of the pass that is kept for the next one. last: what the last pass kept."""
+def observe(this_pass: Pass, last_observation: Observation | None = None) -> Observation:
+    """Return the part of the pass that is kept for the next one. last_observation: what the last pass kept."""
     status, snapshot = this_pass.status, this_pass.snapshot
     soft = dict(sorted(_foreign_taints(snapshot.nodes, DELETION_CANDIDATE).items())[: 2 * MOST_TRACKED])
     refusals = {
@@ -84,8 +84,8 @@ def observe(this_pass: Pass, last: Observation | None = None) -> Observation:
         if verdict.node in soft
     }
     alive, uid = (status.at, status.uid) if status is not None else (0.0, "")
-    if last is not None:
-        alive, uid = alive or last.alive, uid or last.uid
+    if last_observation is not None:
+        alive, uid = alive or last_observation.alive, uid or last_observation.uid
     # Without any status so far, it is not known whether the other autoscaler writes one.
     ended = this_pass.missing and alive > 0
     return Observation(
@@ -156,7 +156,7 @@ def growths(last_observation: Observation, this_pass: Pass) -> tuple[Growth, ...
                 since=last.at,
                 seen=this_pass.at,
                 earlier=last.scale_ups.get(group.id, ""),
-                settled=alone,
+                unsettled=not alone,
             ),
             group.size_writer,
         )
@@ -175,23 +175,23 @@ def _with_writer(growth: Growth, writer: SizeWriter | None) -> Growth:
     if writer is None or writer.at < growth.since - CLOCKS_APART:
         return growth
     if AUTOSCALER in writer.name.lower():
-        return msgspec.structs.replace(growth, confirmed=True, alone=False, settled=True)
+        return msgspec.structs.replace(growth, confirmed=True, alone=False, unsettled=False)
     by_person = writer.name.lower().startswith(PERSONS_TOOLS)
-    return msgspec.structs.replace(growth, alone=False, settled=True) if by_person else growth
+    return msgspec.structs.replace(growth, alone=False, unsettled=False) if by_person else growth
 
 
 def confirmed(growth: Growth, this_pass: Pass) -> Growth:
     """Return the growth, confirmed if the status of this pass says so. A status may be written after the act, so the
     first one that is later than the pass that saw the growth settles it."""
     status = this_pass.status
-    if growth.settled:
+    if not growth.unsettled:
         return growth
     if status is None:
         unreadable = this_pass.at - growth.seen > DEAD_AFTER
-        return msgspec.structs.replace(growth, alone=True, settled=True) if unreadable else growth
+        return msgspec.structs.replace(growth, alone=True, unsettled=False) if unreadable else growth
     if _shows(status, growth, this_pass.group_names):
-        return msgspec.structs.replace(growth, confirmed=True, settled=True)
-    return msgspec.structs.replace(growth, settled=not 0 < status.at <= growth.seen)
+        return msgspec.structs.replace(growth, confirmed=True, unsettled=False)
+    return msgspec.structs.replace(growth, unsettled=0 < status.at <= growth.seen)
 
 
 def _shows(status: OtherStatus, growth: Growth, group_names: set[str]) -> bool:

@@ -169,13 +169,13 @@ def _read_text(text: str, at: float) -> OtherStatus:
     return OtherStatus(at, wide, parts, candidates, began)
 
 
-def _with_word(part: GroupStatus, section: str, word: str) -> GroupStatus:
+def _with_word(group_status: GroupStatus, section: str, word: str) -> GroupStatus:
     if section == "ScaleUp":
-        return msgspec.structs.replace(part, scale_up=word)
-    return msgspec.structs.replace(part, health=word) if section == "Health" else part
+        return msgspec.structs.replace(group_status, scale_up=word)
+    return msgspec.structs.replace(group_status, health=word) if section == "Health" else group_status
 
 
-def _with_transition(part: GroupStatus, section: str, changed: float) -> GroupStatus:
+def _with_transition(group_status: GroupStatus, section: str, changed: float) -> GroupStatus:
     if section == "ScaleUp":
-        return msgspec.structs.replace(part, changed=changed)
-    return msgspec.structs.replace(part, health_changed=changed) if section == "Health" else part
+        return msgspec.structs.replace(group_status, changed=changed)
+    return msgspec.structs.replace(group_status, health_changed=changed) if section == "Health" else group_status

@@ -14,15 +14,15 @@ from chalicelib.shadow.other_status import DEAD_AFTER
 from chalicelib.shadow.records import MOST_TRACKED, Episode, Growth, Ledger, Match, Observation, add, latest
 
 
-def passes_between(last: Observation, this_pass: Pass) -> int:
+def passes_between(last_observation: Observation, this_pass: Pass) -> int:
     """Return the number of passes since the last observation. Those in which nothing changed are not kept."""
-    return max(1, min(this_pass.token - last.token, 1000)) if this_pass.token else 1
+    return max(1, min(this_pass.token - last_observation.token, 1000)) if this_pass.token else 1
 
 
-def stopped_at(last: Observation, this_pass: Pass) -> float:
+def stopped_at(last_observation: Observation, this_pass: Pass) -> float:
     """Return the last sign of life of the process that has ended: the time of its last status. Passes that were not
     kept saw no change, so the silence began after the last of them."""
-    status = this_pass.status
+    last, status = last_observation, this_pass.status
     if status is not None and status.is_dead(this_pass.at):
         return status.at
     if last.late:
@@ -32,13 +32,13 @@ def stopped_at(last: Observation, this_pass: Pass) -> float:
     return last.alive + unkept if last.alive else this_pass.at
 
 
-def restarted_at(last: Observation, soft: dict[str, int], this_pass: Pass) -> float:
+def restarted_at(last_observation: Observation, soft: dict[str, int], this_pass: Pass) -> float:
     """Return when the other autoscaler started anew since the last pass, 0.0 if it did not.
 
     Signs, the best first: all transitions in its status are later than its last status; its ConfigMap is another one;
     most soft taints that stayed have a newer value. Cluster Autoscaler itself leaves its soft taints as they are.
     """
-    status = this_pass.status
+    last, status = last_observation, this_pass.status
     if status is not None and status.starting:
         return status.at if status.at > last.alive else 0.0
     if status is not None and status.began > 0 and last.alive > 0:

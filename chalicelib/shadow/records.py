@@ -105,8 +105,8 @@ class Observation(msgspec.Struct, frozen=True, array_like=True):
 
 class Growth(msgspec.Struct, frozen=True, array_like=True):
     """A group that grew. confirmed: the other autoscaler's status says so. alone: that status could not be read. since,
-    seen: the passes before and after it. earlier: the group's scale-up status at the first of them. settled: a status
-    written after the growth was read, so nothing later says anything about it."""
+    seen: the passes before and after it. earlier: the group's scale-up status at the first of them. unsettled: no
+    status written after the growth was read so far, so a later one may say who made it."""
 
     group: str
     before: int
@@ -117,7 +117,7 @@ class Growth(msgspec.Struct, frozen=True, array_like=True):
     since: float = 0.0
     seen: float = 0.0
     earlier: str = ""
-    settled: bool = True
+    unsettled: bool = False
 
     @property
     def is_others(self) -> bool:
@@ -158,7 +158,7 @@ class Episode(msgspec.Struct, frozen=True, array_like=True):
     @property
     def is_settled(self) -> bool:
         """Return whether it is known of each growth who made it."""
-        return all(growth.settled for growth in self.growths)
+        return not any(growth.unsettled for growth in self.growths)
 
     def is_continued_by(self, growths: tuple[Growth, ...], now: float) -> bool:
         """Return whether the episode is still open: these growths belong to it, or further ones may."""

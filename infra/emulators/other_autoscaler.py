@@ -16,8 +16,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-import msgspec
-
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.quantity import parse_amount
 from chalicelib.model.timestamps import format_time
@@ -26,7 +24,15 @@ from infra.emulators.controllers.capi import fields
 from infra.emulators.kube.objects import KubeObject, clone
 from infra.emulators.kube.status import ApiError
 from infra.emulators.kube.store import ObjectStore
-from infra.emulators.other_autoscaler_status import Transitions, as_text, as_yaml, before_the_first_loop, group_words
+from infra.emulators.other_autoscaler_status import (
+    GroupView,
+    Room,
+    Transitions,
+    as_text,
+    as_yaml,
+    before_the_first_loop,
+    group_words,
+)
 
 EVERY = 10.0
 """Seconds between two loops."""
@@ -315,20 +321,6 @@ def _room(amounts: KubeObject) -> Room:
 
 def _stays(pod: KubeObject) -> bool:
     return any(owner["kind"] == "DaemonSet" for owner in pod["metadata"].get("ownerReferences") or ())
-
-
-Room = tuple[int, int]  # millicores, bytes
-
-
-class GroupView(msgspec.Struct, frozen=True):
-    """A node group. room: allocatable of an empty node. nodes: names of its registered Nodes."""
-
-    id: str
-    least: int
-    most: int
-    target: int
-    room: Room
-    nodes: tuple[str, ...] = ()
 
 
 class GroupControl(Protocol):

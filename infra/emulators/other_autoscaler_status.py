@@ -7,19 +7,29 @@ of a new process begins with its first loop, whatever the process before it has 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from chalicelib.model.timestamps import format_time
 from chalicelib.record.status_configmap import long_time, render
 
-if TYPE_CHECKING:
-    from infra.emulators.other_autoscaler import GroupView
-
 OK_UNREADY, OK_UNREADY_SHARE = 3, 0.45
 """Missing nodes of a group, and their share of its nodes, up to which it counts as healthy."""
 WIDE = ""  # the name of the whole cluster among the groups
+
+
+Room = tuple[int, int]  # millicores, bytes
+
+
+class GroupView(msgspec.Struct, frozen=True):
+    """A node group. room: allocatable of an empty node. nodes: names of its registered Nodes."""
+
+    id: str
+    least: int
+    most: int
+    target: int
+    room: Room
+    nodes: tuple[str, ...] = ()
 
 
 class GroupWords(msgspec.Struct, frozen=True):

@@ -248,6 +248,7 @@ NAMES = {
     "ListMeta.next_page": "continue",
     "ListMeta.remaining": "remainingItemCount",
     "_OwnedFields.data": "f:data",
+    "_OwnedFields.spec": "f:spec",
     "GroupMemory.failed_instances": "erred",
     "BreakerState.removals": "taken",
     "BreakerState.tripped_at": "pulled",
