@@ -101,7 +101,8 @@ def _with_observation(ledger: Ledger, observation: Observation, this_pass: Pass,
 
 
 def worth_writing(old_ledger: Ledger | None, new_ledger: Ledger) -> bool:
-    """Return whether the row must be written: something other than its counters changed, or they are old."""
+    """Return whether the row must be written: something other than its counters changed, or they are old. A sample of
+    the overlap is written at once: taken again at the next change, it would show autoscalers that are out of step."""
     if old_ledger is None or new_ledger.seen.at - old_ledger.seen.at >= WAITS:
         return True
     return _without_counters(old_ledger) != _without_counters(new_ledger)
@@ -110,7 +111,7 @@ def worth_writing(old_ledger: Ledger | None, new_ledger: Ledger) -> bool:
 def _without_counters(ledger: Ledger) -> Ledger:
     seen = msgspec.structs.replace(ledger.seen, at=0.0, token=0, alive=0.0)
     wanted = ledger.wanted and msgspec.structs.replace(ledger.wanted, passes=min(ledger.wanted.passes, EXTRA_PASSES))
-    return msgspec.structs.replace(ledger, seen=seen, wanted=wanted, days={}, sampled=0.0)
+    return msgspec.structs.replace(ledger, seen=seen, wanted=wanted, days={})
 
 
 # -- removals --------------------------------------------------------------------------------------------------------

@@ -121,4 +121,16 @@ def test_overlap_of_unneeded_nodes_is_sampled() -> None:
         shadow.look(fleet(taints={"w-1": (soft(0),)}), minute, status(minute, candidates=1))
     assert shadow.ledger is not None
     [day] = shadow.ledger.days.values()
-    assert sum(day.overlap) == day.overlap[-1] == 2
+    assert sum(day.overlap) == day.overlap[-1] == 3  # after 1, 11 and 21 minutes
+
+
+def test_samples_of_the_overlap_do_not_depend_on_other_changes() -> None:
+    shadow = ShadowPasses()
+    for minute in range(61):
+        changes = minute % 7 == 0  # its soft taint is missing in this pass
+        taints = {} if changes else {"w-1": (soft(0),)}
+        shadow.look(fleet(taints=taints), minute, status(minute, candidates=1))
+    assert shadow.ledger is not None
+    [day] = shadow.ledger.days.values()
+    assert sum(day.overlap) == 6
+    assert day.overlap[-1] >= 5
