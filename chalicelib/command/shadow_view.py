@@ -10,13 +10,25 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from statistics import median
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from chalicelib.command.output import Block, Table
 from chalicelib.model.timestamps import format_time
-from chalicelib.shadow.records import AGREEING, BUCKETS, GROWTH, REMOVAL, Day, Ledger, Match, ShadowVerdict, day_of
+from chalicelib.shadow.records import (
+    AGREEING,
+    BUCKETS,
+    GROWTH,
+    REMOVAL,
+    Day,
+    Ledger,
+    Match,
+    ShadowVerdict,
+    day_of,
+    sums_of,
+)
 from chalicelib.shadow.verdicts import UNKNOWN
 
 MOST_SHOWN = 20
@@ -27,6 +39,8 @@ HAND_OVER = (
     "Way back: set mode: shadow and run outscaler apply FILE, then scale cluster-autoscaler to 1 replica.",
 )
 _DAY = 86400.0
+_WIDEST = 60  # characters of a detail in the table; -o json has all
+_LEAST_COST = 1e-9  # below it, a difference of two sums is nothing
 
 
 # -- figures ---------------------------------------------------------------------------------------------------------
@@ -34,10 +48,10 @@ _DAY = 86400.0
 
 class Figures(msgspec.Struct, frozen=True):
     """The figures. None: nothing to compute it from. growths, removals: verdict -> count. growth_agreement: over
-    totals; growth_agreement_groups: per group; both and unneeded_overlap from 0 to 1. only_ours_open: those that no
-    operator has accepted. missed_unknown: missed growths without a known cause. lead: median in seconds, positive
-    where our plan came first. exact: growths matched without approximation. days: length of the comparison without
-    the time in which the other autoscaler was not running (dead_seconds)."""
+    totals; growth_agreement_groups: per group; both and unneeded_overlap from 0 to 1. *_open: without the results that
+    an operator has accepted. missed_unknown: missed growths without a known cause that nobody has accepted. lead:
+    median of the growths in seconds, positive where our plan came first. exact: growths matched without approximation.
+    days: length of the comparison without the time in which the other autoscaler was not running (dead_seconds)."""
 
     growths: dict[str, int]
     removals: dict[str, int]
@@ -54,6 +68,8 @@ class Figures(msgspec.Struct, frozen=True):
     days: float
     dead_seconds: float
     passes: int
+    growth_agreement_open: float | None = None
+    cost_ratio_open: float | None = None
 
     @property
     def compared_growths(self) -> int:
@@ -74,25 +90,27 @@ def figures(ledger: Ledger, accepted: Mapping[str, float], since: float, now: fl
     days = [sums for day, sums in ledger.days.items() if day >= day_of(max(since, 0.0))]
     matches = recent(ledger, since)
     growths, removals = _counts(days, GROWTH), _counts(days, REMOVAL)
-    leads = [match.lead for match in matches if match.lead is not None]
-    cost_theirs = sum(day.cost_theirs for day in days)
+    leads = [match.lead for match in matches if match.lead is not None and match.kind == GROWTH]
+    looked_at = [sums_of(match) for match in matches if match.verdict not in AGREEING and is_accepted(match, accepted)]
     dead = sum(day.dead for day in days)
     return Figures(
         growths=growths,
         removals=removals,
-        growth_agreement=_agreement(sum(day.apart_total for day in days), sum(day.most_total for day in days)),
-        growth_agreement_groups=_agreement(sum(day.apart_groups for day in days), sum(day.most_groups for day in days)),
+        growth_agreement=_agreement(days, ()),
+        growth_agreement_groups=_agreement_of_groups(days),
         unneeded_overlap=_median_overlap(days),
         only_ours=removals.get(ShadowVerdict.ONLY_OURS, 0),
         only_ours_open=len(_not_accepted(matches, accepted)),
         missed=growths.get(ShadowVerdict.MISSED, 0),
-        missed_unknown=sum(match.verdict is ShadowVerdict.MISSED and match.cause == UNKNOWN for match in matches),
-        lead=median(leads) if leads else None,
-        cost_ratio=sum(day.cost_ours for day in days) / cost_theirs if cost_theirs > 0 else None,
+        missed_unknown=len(_missed_without_cause(matches, accepted)),
+        lead=round(median(leads), 1) if leads else None,
+        cost_ratio=_cost_ratio(days, ()),
         exact=sum(day.exact for day in days),
         days=max(0.0, now - max(ledger.first, since) - dead) / _DAY,
         dead_seconds=dead,
         passes=sum(day.passes for day in days),
+        growth_agreement_open=_agreement(days, looked_at),
+        cost_ratio_open=_cost_ratio(days, looked_at),
     )
 
 
@@ -124,8 +142,32 @@ def _counts(days: Iterable[Day], kind: str) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def _agreement(apart: int, most: int) -> float | None:
-    return 1.0 - apart / most if most else None
+def _missed_without_cause(matches: Iterable[Match], accepted: Mapping[str, float]) -> list[Match]:
+    """Return the missed growths of which neither a cause is known nor an operator has accepted the result."""
+    missed = (match for match in matches if match.verdict is ShadowVerdict.MISSED and match.cause == UNKNOWN)
+    return [match for match in missed if not is_accepted(match, accepted)]
+
+
+def _agreement(days: Iterable[Day], without: Iterable[Day]) -> float | None:
+    """Return the agreement over totals. without: sums that do not count. It is 1 where nothing else is left."""
+    all_most = sum(day.most_total for day in days)
+    apart = sum(day.apart_total for day in days) - sum(day.apart_total for day in without)
+    most = all_most - sum(day.most_total for day in without)
+    if most <= 0:
+        return 1.0 if all_most else None
+    return 1.0 - max(0, apart) / most
+
+
+def _agreement_of_groups(days: Iterable[Day]) -> float | None:
+    most = sum(day.most_groups for day in days)
+    return 1.0 - sum(day.apart_groups for day in days) / most if most else None
+
+
+def _cost_ratio(days: Iterable[Day], without: Iterable[Day]) -> float | None:
+    """Return our cost / theirs. without: sums that do not count."""
+    ours = sum(day.cost_ours for day in days) - sum(day.cost_ours for day in without)
+    theirs = sum(day.cost_theirs for day in days) - sum(day.cost_theirs for day in without)
+    return max(0.0, ours) / theirs if theirs > _LEAST_COST else None
 
 
 def _median_overlap(days: Iterable[Day]) -> float | None:
@@ -161,11 +203,11 @@ class _Rule(msgspec.Struct, frozen=True):
 
 
 _RULES = (
-    _Rule("growth agreement", "at least 0.95", lambda f: f.growth_agreement, least=0.95),
+    _Rule("growth agreement", "at least 0.95", lambda f: f.growth_agreement_open, least=0.95),
     _Rule("unneeded overlap", "at least 0.9", lambda f: f.unneeded_overlap, least=0.9, optional=True),
     _Rule("only ours, not accepted", "0", lambda f: float(f.only_ours_open), most=0.0),
     _Rule("missed without a known cause", "0", lambda f: float(f.missed_unknown), most=0.0),
-    _Rule("cost ratio", "at most 1.05", lambda f: f.cost_ratio, most=1.05, optional=True),
+    _Rule("cost ratio", "at most 1.05", lambda f: f.cost_ratio_open, most=1.05, optional=True),
     _Rule("growths", "at least 20", lambda f: float(f.compared_growths), least=20.0),
     _Rule("removals", "at least 20", lambda f: float(f.compared_removals), least=20.0),
     _Rule("days", "at least 7", lambda f: f.days, least=7.0),
@@ -191,6 +233,8 @@ def _is_met(rule: _Rule, figures: Figures) -> bool:
 
 
 # -- output ----------------------------------------------------------------------------------------------------------
+
+_DANGER = {ShadowVerdict.ONLY_OURS: 0, ShadowVerdict.MISSED: 1}  # the other disagreements follow
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -243,7 +287,7 @@ def data(report: Report) -> dict[str, Any]:
             for condition in conditions
         ],
         "open": is_open(conditions),
-        "matches": [_match_data(match, report.accepted) for match in matches],
+        "matches": [match_data(match, report.accepted) for match in matches],
         "next": _next_step(report, conditions, matches),
     }
 
@@ -258,11 +302,11 @@ def blocks(report: Report) -> list[Block]:
     shown: list[Block] = [_headline(report.name, numbers)]
     if numbers.dead_seconds:
         shown.append(f"Left out: {_days(numbers.dead_seconds / _DAY)} without a running Cluster Autoscaler.\n")
-    open_ids = {match.id for match in _not_accepted(matches, report.accepted)}
     apart = [match for match in matches if match.verdict not in AGREEING]
-    apart.sort(key=lambda match: (match.id not in open_ids, match.verdict is not ShadowVerdict.MISSED, -match.at))
+    apart.sort(key=lambda match: (is_accepted(match, report.accepted), _DANGER.get(match.verdict, 2), -match.at))
     more = f" ({MOST_SHOWN} of {len(apart)}; -o json has all)" if len(apart) > MOST_SHOWN else ""
-    rows = tuple(_row(match, report.accepted) for match in apart[:MOST_SHOWN])
+    names = _short_names(report.ledger, matches)
+    rows = tuple(_row(match, report.accepted, names) for match in apart[:MOST_SHOWN])
     columns = ("verdict", "when", "what", "cause", "detail", "id")
     shown.append(Table(columns, rows, title=f"Disagreements{more}", empty="none"))
     rows = tuple(
@@ -281,6 +325,8 @@ def _next_step(report: Report, conditions: tuple[Condition, ...], matches: tuple
     if to_accept := _not_accepted(matches, report.accepted):
         node, cluster = to_accept[0].node, report.name
         return f"outscaler explain node {node} --cluster {cluster}, then outscaler shadow accept {cluster}/{node}"
+    if missed := _missed_without_cause(matches, report.accepted):
+        return f"find why {missed[0].id} was missed, then outscaler shadow accept {report.name} {missed[0].id}"
     missing = [
         f"{condition.name} {_number(condition.value)}, wanted {condition.wanted}"
         for condition in conditions
@@ -304,23 +350,57 @@ def _headline(name: str, figures: Figures) -> str:
     return f"{name}, {_days(figures.days)}: {acts}.   {'   '.join(parts)}\n"
 
 
-def _row(match: Match, accepted: Mapping[str, float]) -> tuple[str, ...]:
+def sentence(match: Match) -> str:
+    """Return one result in words: `FEWER, 18 Nov 09:12, Cluster Autoscaler web +3, Outscaler web +2 (77b0d1c4)`."""
+    return f"{match.verdict.upper()}, {_when(match)}, {_what(match)} ({match.id})"
+
+
+def _when(match: Match) -> str:
+    return datetime.fromtimestamp(match.at, UTC).strftime("%d %b %H:%M")
+
+
+def _what(match: Match, names: Mapping[str, str] = MappingProxyType({})) -> str:
+    if match.kind != GROWTH:
+        return match.node
+    return f"Cluster Autoscaler {_sizes(match.theirs, names)}, Outscaler {_sizes(match.ours, names)}"
+
+
+def _row(match: Match, accepted: Mapping[str, float], names: Mapping[str, str]) -> tuple[str, ...]:
     verdict = match.verdict.upper()
-    if match.verdict is ShadowVerdict.ONLY_OURS and is_accepted(match, accepted):
+    if is_accepted(match, accepted):
         verdict += " (accepted)"
-    when = datetime.fromtimestamp(match.at, UTC).strftime("%d %b %H:%M")
-    what = match.node
-    if match.kind == GROWTH:
-        what = f"Cluster Autoscaler {_sizes(match.theirs)}, Outscaler {_sizes(match.ours)}"
-    detail = match.detail + (" (approximate)" if match.approximate else "")
-    return verdict, when, what, match.cause, detail, match.id
+    detail = _cut(_with_short_names(match.detail, names)) + (" (approximate)" if match.approximate else "")
+    cause = _with_short_names(match.cause, names)
+    return verdict, _when(match), _what(match, names), cause, detail, match.id
 
 
-def _sizes(groups: Mapping[str, int]) -> str:
-    return ", ".join(f"{group} +{count}" for group, count in sorted(groups.items())) or "nothing"
+def _sizes(groups: Mapping[str, int], names: Mapping[str, str]) -> str:
+    return ", ".join(f"{names.get(group, group)} +{count}" for group, count in sorted(groups.items())) or "nothing"
 
 
-def _match_data(match: Match, accepted: Mapping[str, float]) -> dict[str, Any]:
+def _short_names(ledger: Ledger, matches: Iterable[Match]) -> dict[str, str]:
+    """Return group id -> its last part, for ids of which no other one ends the same: `MachineDeployment/default/web` is
+    `web` in a table."""
+    ids = set(ledger.seen.targets)
+    for match in matches:
+        ids |= match.theirs.keys() | match.ours.keys()
+    last_parts = Counter(group.rpartition("/")[2] for group in ids)
+    parts = {group: group.rpartition("/")[2] for group in ids}
+    return {group: part for group, part in parts.items() if part and last_parts[part] == 1 and part != group}
+
+
+def _with_short_names(text: str, names: Mapping[str, str]) -> str:
+    for group in sorted(names, key=len, reverse=True):
+        text = text.replace(group, names[group])
+    return text
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 2]} …"
+
+
+def match_data(match: Match, accepted: Mapping[str, float]) -> dict[str, Any]:
+    """Return one result as data."""
     return {
         "id": match.id,
         "kind": match.kind,
@@ -334,12 +414,16 @@ def _match_data(match: Match, accepted: Mapping[str, float]) -> dict[str, Any]:
         "approximate": match.approximate,
         "leadSeconds": match.lead,
         "costs": None if match.costs is None else {"ours": match.costs[0], "theirs": match.costs[1]},
-        "accepted": match.verdict is ShadowVerdict.ONLY_OURS and is_accepted(match, accepted),
+        "accepted": match.verdict not in AGREEING and is_accepted(match, accepted),
     }
 
 
 def _days(days: float) -> str:
-    return f"{days:.0f} days" if days >= 2 else f"{days * 24:.0f} hours"
+    """Return a length in the unit that says most, rounded down, so that nobody reads more than there was."""
+    for count, unit, least in ((days, "day", 2), (days * 24, "hour", 1), (days * 1440, "minute", 0)):
+        if count >= least:
+            return f"{int(count)} {unit}{'' if int(count) == 1 else 's'}"
+    return "0 minutes"
 
 
 def _number(value: float | None) -> str:

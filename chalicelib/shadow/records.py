@@ -234,24 +234,40 @@ def add(ledger: Ledger, *matches: Match) -> Ledger:
 
 
 def _with_match(day: Day, match: Match) -> Day:
-    key = f"{match.kind} {match.verdict}"
-    day = msgspec.structs.replace(day, verdicts={**day.verdicts, key: day.verdicts.get(key, 0) + 1})
+    single = sums_of(match)
+    counts = Counter(day.verdicts) + Counter(single.verdicts)
+    return msgspec.structs.replace(
+        day,
+        verdicts=dict(sorted(counts.items())),
+        apart_groups=day.apart_groups + single.apart_groups,
+        most_groups=day.most_groups + single.most_groups,
+        apart_total=day.apart_total + single.apart_total,
+        most_total=day.most_total + single.most_total,
+        exact=day.exact + single.exact,
+        cost_ours=day.cost_ours + single.cost_ours,
+        cost_theirs=day.cost_theirs + single.cost_theirs,
+    )
+
+
+def sums_of(match: Match) -> Day:
+    """Return the sums of one result alone."""
+    verdicts = {f"{match.kind} {match.verdict}": 1}
     if match.kind != GROWTH or match.verdict is ShadowVerdict.SOMEBODY:
-        return day
-    # Another group of the same size is no difference where the expander draws at random.
+        return Day(verdicts)
+    # Another group of the same size is no difference where a draw decides.
     same = match.verdict in (ShadowVerdict.SAME, ShadowVerdict.SAME_SIZE)
     pairs = [(match.ours.get(name, 0), match.theirs.get(name, 0)) for name in match.ours.keys() | match.theirs.keys()]
     own_size, their_size = sum(match.ours.values()), sum(match.theirs.values())
     cost_ours, cost_theirs = match.costs or (0.0, 0.0)
-    return msgspec.structs.replace(
-        day,
-        apart_groups=day.apart_groups + (0 if same else sum(abs(ours - theirs) for ours, theirs in pairs)),
-        most_groups=day.most_groups + (max(own_size, their_size) if same else sum(map(max, pairs))),
-        apart_total=day.apart_total + abs(own_size - their_size),
-        most_total=day.most_total + max(own_size, their_size),
-        exact=day.exact + (not match.approximate and match.verdict is not ShadowVerdict.EXTRA),
-        cost_ours=day.cost_ours + cost_ours,
-        cost_theirs=day.cost_theirs + cost_theirs,
+    return Day(
+        verdicts,
+        apart_groups=0 if same else sum(abs(ours - theirs) for ours, theirs in pairs),
+        most_groups=max(own_size, their_size) if same else sum(map(max, pairs)),
+        apart_total=abs(own_size - their_size),
+        most_total=max(own_size, their_size),
+        exact=int(not match.approximate and match.verdict is not ShadowVerdict.EXTRA),
+        cost_ours=cost_ours,
+        cost_theirs=cost_theirs,
     )
 
 

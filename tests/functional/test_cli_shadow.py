@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 from chalicelib.command.main import main
-from chalicelib.shadow.records import GROWTH, REMOVAL, Ledger, Match, Observation, ShadowVerdict, add, match_id
+from chalicelib.shadow.records import (
+    AGREEING,
+    GROWTH,
+    REMOVAL,
+    Ledger,
+    Match,
+    Observation,
+    ShadowVerdict,
+    add,
+    match_id,
+)
 from chalicelib.shadow.verdicts import UNKNOWN
 from chalicelib.store import Store
 from tests.cases import each_row
@@ -73,9 +83,9 @@ def test_dangerous_removal_is_shown_first_and_accepted_by_node(store: Store, cap
     assert text.endswith(
         f"Next: outscaler explain node worker-17 --cluster {NAME}, then outscaler shadow accept {NAME}/worker-17\n"
     )
-    assert said(capsys, "shadow", "accept", f"{NAME}/worker-17") == (
-        f"{NAME}: worker-17 is accepted; outscaler shadow {NAME} shows what is left\n"
-    )
+    accepted = said(capsys, "shadow", "accept", f"{NAME}/worker-17")
+    assert accepted.startswith("accepted: ONLY OURS, ")
+    assert accepted.endswith(f", worker-17 ({danger.id})\noutscaler shadow {NAME} shows what is left\n")
     text = said(capsys, "shadow", NAME)
     assert "ONLY OURS (accepted)" in text
     assert "Next: kubectl -n kube-system scale deployment cluster-autoscaler --replicas=0\n" in text
@@ -90,6 +100,47 @@ def test_result_is_accepted_by_id(store: Store, capsys: Said) -> None:
     assert answer(capsys, "shadow", NAME)["open"] is False
     assert answer(capsys, "shadow", "accept", NAME, danger.id)["accepted"] == danger.id
     assert answer(capsys, "shadow", NAME)["open"] is True
+
+
+@each_row(
+    "verdict",
+    [verdict for verdict in ShadowVerdict if verdict not in AGREEING],
+    ids=[verdict.name for verdict in ShadowVerdict if verdict not in AGREEING],
+)
+def test_accepted_result_of_every_verdict_no_longer_counts_at_the_gate(
+    store: Store, capsys: Said, verdict: ShadowVerdict
+) -> None:
+    removals = (ShadowVerdict.EARLIER, ShadowVerdict.LATER, ShadowVerdict.REFUSED, ShadowVerdict.ONLY_OURS)
+    apart = removed(verdict, "w-17") if verdict in removals else grew(verdict, 1, 19, 0.55, UNKNOWN)
+    compared(store, apart)
+    answered = answer(capsys, "shadow", "accept", NAME, apart.id)
+    assert [(match["id"], match["accepted"]) for match in answered["results"]] == [(apart.id, True)]
+    found = answer(capsys, "shadow", NAME)
+    assert found["open"] is True
+    assert [match["id"] for match in found["matches"] if match["accepted"]] == [apart.id]
+
+
+def test_missed_growth_is_accepted_by_the_command_that_is_shown(store: Store, capsys: Said) -> None:
+    missed = grew(ShadowVerdict.MISSED, 0, 1, 0.55, UNKNOWN)
+    compared(store, missed)
+    assert f"Next: find why {missed.id} was missed" in said(capsys, "shadow", NAME)
+    assert said(capsys, "shadow", "accept", f"{NAME}/{missed.id}").startswith("accepted: MISSED, ")
+    assert "MISSED (accepted)" in said(capsys, "shadow", NAME)
+
+
+def test_table_is_narrow_where_ids_are_long(store: Store, capsys: Said) -> None:
+    groups = [f"MachineDeployment/a-namespace-with-a-name/workers-{number}" for number in range(3)]
+    cause = f"known difference: Cluster Autoscaler reports Backoff of {groups[0]}"
+    detail = "; ".join(f"default/pod-{number}: no group fits" for number in range(9))
+    at = NOW - DAY / 2
+    theirs, ours = {groups[1]: 2}, {groups[0]: 2}
+    compared(store, Match("1f0c9a2e", GROWTH, at, ShadowVerdict.CHOICE, "", theirs, ours, detail, cause))
+    text = said(capsys, "shadow", NAME)
+    assert "Cluster Autoscaler workers-1 +2, Outscaler workers-0 +2" in text
+    assert "Backoff of workers-0" in text
+    [row] = [line for line in text.splitlines() if line.startswith("CHOICE")]
+    assert len(row) <= 225
+    assert "a-namespace-with-a-name" not in row
 
 
 def test_json_has_all_figures_and_results_and_history_shows_the_same(store: Store, capsys: Said) -> None:
@@ -133,6 +184,8 @@ def test_cluster_without_a_comparison_says_so(store: Store, capsys: Said) -> Non
     [
         ("shadow prod-genev", "prod-genev: no such cluster; did you mean prod-geneva?"),
         ("shadow accept prod-geneva/worker-18", "did you mean worker-17?"),
+        ("shadow accept prod-geneva 1f0c9a2e", "is neither the id nor the node of a disagreement"),
+        ("shadow accept prod-geneva/w-3", "is no disagreement; there is nothing to accept"),
         ("shadow accept prod-geneva", "needs one cluster with one node or one id"),
         ("shadow accept prod-geneva/a b", "needs one cluster with one node or one id"),
         ("shadow prod-geneva b", "takes one cluster"),

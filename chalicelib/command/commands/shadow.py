@@ -1,7 +1,7 @@
 """`outscaler shadow NAME`: compares a cluster in mode shadow with the autoscaler that acts there.
 
-`outscaler shadow accept NAME/NODE` records that an operator has looked at a removal that only Outscaler would have
-made.
+`outscaler shadow accept NAME ID` records that an operator has looked at a disagreement, and `accept NAME/NODE` at all
+removals of a node; the gate then does not count them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.timestamps import format_time
 
 if TYPE_CHECKING:
+    from chalicelib.shadow.records import Ledger, Match
     from chalicelib.store import Store
 
 ACCEPT = "accept"
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         nargs="+",
         metavar="NAME",
-        help="the cluster; or accept NAME/NODE, or accept NAME ID, to record that a removal was looked at",
+        help="the cluster; or accept NAME ID, or accept NAME/NODE, to record that a disagreement was looked at",
     )
     add_since_argument(parser)
     add_table_argument(parser)
@@ -82,26 +83,41 @@ def _named(words: list[str]) -> tuple[str, str]:
 
 
 def _accept(args: argparse.Namespace, name: str, what: str) -> int:
-    from chalicelib.shadow.records import ShadowVerdict
+    from chalicelib.command import shadow_view
 
     store = open_store(args)
     stored_policy(store, name)
     rows, now = store.shadow(), time.time()
-    ledger = rows.load(name)
-    found = [match for match in (ledger.matches if ledger else ()) if match.verdict is ShadowVerdict.ONLY_OURS]
-    if not any(what in (match.node, match.id) for match in found):
-        known = sorted({match.node for match in found})
-        near = get_close_matches(what, known, n=1)
-        listed = f"known: {', '.join(known[:10])}" if known else f"outscaler shadow {name} lists them"
-        raise BadInput(
-            f"{name}/{what}",
-            "is not a removal that only Outscaler would have made",
-            f"did you mean {near[0]}?" if near else listed,
-        )
-    if len(rows.accepted(name)) >= MOST_ACCEPTED:
+    matches = _disagreements(name, rows.load(name), what)
+    accepted = rows.accepted(name)
+    if what not in accepted and len(accepted) >= MOST_ACCEPTED:
         raise BadInput(name, f"has {MOST_ACCEPTED} accepted results", "find their common cause instead")
     rows.accept(name, what, now)
     note(store, name, ACCEPT, {"accepted": what}, at=now)
-    data = {"name": name, "accepted": what, "at": format_time(now)}
-    emit(args.output, data, lambda: [f"{name}: {what} is accepted; outscaler shadow {name} shows what is left"])
+    results = [shadow_view.match_data(match, {what: now}) for match in matches]
+    data = {"name": name, "accepted": what, "at": format_time(now), "results": results}
+    lines = [f"accepted: {shadow_view.sentence(match)}" for match in matches]
+    emit(args.output, data, lambda: ["\n".join((*lines, f"outscaler shadow {name} shows what is left"))])
     return 0
+
+
+def _disagreements(name: str, ledger: Ledger | None, what: str) -> list[Match]:
+    """Return the kept disagreements of that id or node. Raises BadInput where there are none."""
+    from chalicelib.shadow.records import AGREEING
+
+    kept = ledger.matches if ledger else ()
+    same_name = [match for match in kept if what in (match.id, match.node)]
+    matches = [match for match in same_name if match.verdict not in AGREEING]
+    if matches:
+        return matches
+    if same_name:
+        raise BadInput(f"{name}/{what}", "is no disagreement", "there is nothing to accept")
+    apart = [match for match in kept if match.verdict not in AGREEING]
+    known = sorted({word for match in apart for word in (match.id, match.node) if word})
+    near = get_close_matches(what, known, n=1)
+    listed = f"outscaler shadow {name} lists them" if known else "there are none"
+    raise BadInput(
+        f"{name}/{what}",
+        "is neither the id nor the node of a disagreement",
+        f"did you mean {near[0]}?" if near else listed,
+    )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from chalicelib.command.shadow_view import Figures, figures, gate, is_open
+from chalicelib.command.shadow_view import Figures, Report, blocks, figures, gate, is_open
 from chalicelib.shadow.records import (
     GROWTH,
     KEPT,
@@ -77,6 +78,30 @@ def test_costs_and_leads() -> None:
     )
     assert found.lead == 10.0
     assert found.cost_ratio == pytest.approx(2 / 3)
+
+
+def test_lead_is_rounded_and_of_growths_only() -> None:
+    late = msgspec.structs.replace(removed(ShadowVerdict.LATER), lead=-360.0)
+    found = figures_of(ledger(grew(ShadowVerdict.SAME, 1, 1, lead=10.04), late))
+    assert found.lead == 10.0
+
+
+@each_row(
+    ("days", "words"),
+    [
+        (9.0, "9 days"),
+        (2.0, "2 days"),
+        (1.9, "45 hours"),
+        (1 / 24, "1 hour"),
+        (0.9 / 24, "54 minutes"),
+        (1 / 1440, "1 minute"),
+        (0.0, "0 minutes"),
+    ],
+)
+def test_length_of_the_comparison_is_grammatical(days: float, words: str) -> None:
+    found = Ledger(NOW - days * DAY, Observation(NOW))
+    [headline, *_] = blocks(Report("prod", found, {}, 0.0, NOW))
+    assert str(headline).startswith(f"prod, {words}: ")
 
 
 def test_figures_begin_on_the_day_of_since() -> None:
