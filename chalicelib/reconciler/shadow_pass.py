@@ -1,7 +1,8 @@
 """Compares a pass of a cluster in mode shadow with what the autoscaler did that acts there.
 
 It costs one read of the cluster (the other autoscaler's status), one read of the table, and at most one write. The
-planner is asked at most once more, for the state before a growth. A failure is logged and never fails the pass.
+planner is asked once more in the pass that sees a growth, for the state before it, and in the pass that judges it;
+there up to three times again to know a tie. A failure is logged and never fails the pass.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from chalicelib.plan.planner import plan_cluster
 from chalicelib.record.status_configmap import ANNOTATION, KEY
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
-from chalicelib.shadow.comparison import advance, answered, postponed, worth_writing
+from chalicelib.shadow.comparison import advance, answered, answered_early, open_question, postponed, worth_writing
 from chalicelib.shadow.observed import Pass
 from chalicelib.shadow.other_status import OtherStatus, read_status
-from chalicelib.shadow.rebuild import rebuild
+from chalicelib.shadow.rebuild import Rebuilt, rebuild
 from chalicelib.store.leases import Lease
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 ASKED_WITHIN = 20.0
 """Seconds for the additional question. It waits for the next pass where fewer are left."""
+_LEAST = 1.0
 
 
 def compare(
@@ -53,26 +55,35 @@ def compare(
 
 
 def _compare(this_pass: Pass, runtime: Runtime, until: float) -> None:
+    def ask(past: Rebuilt, policy: Policy, seed: int) -> Plan:
+        answer, _ = plan_cluster(
+            past.snapshot,
+            _in_time(policy),
+            past.memory,
+            past.snapshot.taken_at,
+            seed,
+            clock=runtime.clock,
+            within=max(_LEAST, min(ASKED_WITHIN, until - runtime.clock())),
+            wait=False,
+        )
+        return answer
+
     rows = runtime.store.shadow()
     last = rows.load(this_pass.policy.name)
     step = advance(last, this_pass)
     ledger = step.ledger
-    if step.question is not None:
-        if until - runtime.clock() < ASKED_WITHIN:
-            ledger = postponed(ledger, step.question)
+    question = step.question or open_question(ledger)
+    in_time = until - runtime.clock() >= ASKED_WITHIN
+    if question is not None and in_time:
+        past = rebuild(this_pass.snapshot, this_pass.before, question, this_pass.policy.options)
+        answer = ask(past, this_pass.policy, this_pass.token)
+        again = ask if until - runtime.clock() >= ASKED_WITHIN else None
+        if question is step.question:
+            ledger = answered(ledger, question, answer, past, this_pass, again)
         else:
-            past = rebuild(this_pass.snapshot, this_pass.before, step.question, this_pass.policy.options)
-            answer, _ = plan_cluster(
-                past.snapshot,
-                _in_time(this_pass.policy),
-                past.memory,
-                past.snapshot.taken_at,
-                this_pass.token,
-                clock=runtime.clock,
-                within=ASKED_WITHIN,
-                wait=False,
-            )
-            ledger = answered(ledger, step.question, answer, past, this_pass)
+            ledger = answered_early(ledger, answer, past, this_pass, again)
+    elif step.question is not None:
+        ledger = postponed(ledger, step.question)
     if worth_writing(last, ledger):
         rows.save(this_pass.policy.name, ledger, this_pass.token)
 

@@ -13,6 +13,22 @@ import msgspec
 from chalicelib.model.plan import Plan
 from chalicelib.plan.prices import price_book
 from chalicelib.shadow import verdicts
+from chalicelib.shadow.episodes import (
+    HELD_BACK,
+    Ask,
+    begun,
+    dated,
+    first_wanted,
+    hindrance,
+    is_drawn,
+    known_difference,
+    pods_gone,
+    uids_wanted,
+    wanted_by_passes,
+    watched,
+    with_answer,
+    without_failed,
+)
 from chalicelib.shadow.observed import LATE, Pass, RemovedNode, confirmed, growths, observe, removals
 from chalicelib.shadow.outages import (
     after_restart,
@@ -46,13 +62,11 @@ from chalicelib.shadow.records import (
     sample,
     trimmed,
 )
-from chalicelib.shadow.verdicts import Situation, cause
+from chalicelib.shadow.verdicts import Judged, Situation, cause
 
 EXTRA_AFTER = 120.0
 """Seconds within which the other autoscaler may follow a growth of our plans."""
 EXTRA_PASSES = 2
-HELD_BACK = ("Backoff", "Unhealthy")
-"""Status of a group that the other autoscaler does not grow for now."""
 WAITS = 600.0
 """Seconds after which a row that differs in its counters only is written again."""
 
@@ -204,12 +218,18 @@ def _continue_episode(
         if episode.is_settled and not episode.is_continued_by(new_growths, this_pass.at):
             question, episode = episode, None
     begins = episode is None
+    new_growths = tuple(dated(growth, last.at, this_pass) for growth in new_growths)
     episode = joined(episode, new_growths, last.at, this_pass.at)
-    if episode is not None and begins and ledger.wanted is not None:
-        episode = msgspec.structs.replace(episode, wanted_at=ledger.wanted.since, pods=ledger.wanted.pods)
+    if episode is not None:
+        episode = watched(begun(episode, ledger.wanted) if begins else episode, this_pass)
     acted = max((growth.at for growth in new_growths), default=ledger.acted)
     ledger = msgspec.structs.replace(ledger, episode=episode, acted=acted)
-    return _without_somebody(ledger, question) if question is not None else (ledger, None)
+    if question is None:
+        return ledger, None
+    ledger, question = _without_somebody(ledger, question)
+    if question is not None:
+        question = without_failed(watched(question, this_pass), this_pass)
+    return ledger, question
 
 
 def _without_somebody(ledger: Ledger, episode: Episode) -> tuple[Ledger, Episode | None]:
@@ -227,6 +247,21 @@ def _without_somebody(ledger: Ledger, episode: Episode) -> tuple[Ledger, Episode
     return ledger, msgspec.structs.replace(rest, besides=later)
 
 
+def open_question(ledger: Ledger) -> Episode | None:
+    """Return the open episode if the planner has not been asked about all its growths yet. Its pods may have ended when
+    it is over."""
+    episode = ledger.episode
+    return episode if episode is not None and episode.asked < len(episode.growths) else None
+
+
+def answered_early(ledger: Ledger, plan: Plan, rebuilt: Rebuilt, this_pass: Pass, ask: Ask | None = None) -> Ledger:
+    """Return the ledger with our plan for the state before the open episode."""
+    if ledger.episode is None:
+        return ledger
+    episode = with_answer(ledger.episode, plan, rebuilt, this_pass, ask)
+    return msgspec.structs.replace(ledger, episode=episode)
+
+
 def postponed(ledger: Ledger, episode: Episode) -> Ledger:
     """Return the ledger with the episode open again, because this pass has no time to ask the planner. An episode that
     began in the meantime continues it."""
@@ -234,16 +269,14 @@ def postponed(ledger: Ledger, episode: Episode) -> Ledger:
     return msgspec.structs.replace(ledger, episode=joined(episode, later_growths, episode.since, episode.noticed))
 
 
-def answered(ledger: Ledger, episode: Episode, plan: Plan, rebuilt: Rebuilt, this_pass: Pass) -> Ledger:
-    """Return the ledger with the verdict of an episode. plan: ours for the rebuilt state."""
-    random = this_pass.policy.options.expander[:1] == ("random",)
-    theirs = episode.sizes
-    judged = verdicts.growth(theirs, plan, rebuilt.pods, random=random)
-    why = ""
-    if judged.verdict not in AGREEING:
-        reserved = _reserves_more(judged.ours.keys() | theirs.keys(), this_pass)
-        why = cause(_situation(this_pass, random=random, reserved=reserved))
-    lead = episode.began - (episode.wanted_at or episode.noticed)
+def answered(
+    ledger: Ledger, episode: Episode, plan: Plan, rebuilt: Rebuilt, this_pass: Pass, ask: Ask | None = None
+) -> Ledger:
+    """Return the ledger with the verdict of an episode. plan: ours for the rebuilt state. ask: asks the planner again,
+    to know a tie."""
+    judged, gone = _judged(episode, plan, rebuilt, this_pass)
+    judged, why = _explained(judged, gone, episode, rebuilt, this_pass, ask)
+    lead = episode.began - (first_wanted(episode, this_pass) or episode.noticed)
     match = msgspec.structs.replace(
         _growth_match(episode, judged.verdict),
         ours=judged.ours,
@@ -251,9 +284,50 @@ def answered(ledger: Ledger, episode: Episode, plan: Plan, rebuilt: Rebuilt, thi
         cause=why,
         approximate=rebuilt.approximate,
         lead=round(lead, 1) if judged.ours else None,
-        costs=_costs(judged.ours, theirs, this_pass),
+        costs=_costs(judged.ours, episode.sizes, this_pass),
     )
     return trimmed(add(ledger, match), this_pass.at)
+
+
+def _draws(this_pass: Pass) -> bool:
+    return this_pass.policy.options.expander[:1] == ("random",)
+
+
+def _judged(episode: Episode, plan: Plan, rebuilt: Rebuilt, this_pass: Pass) -> tuple[Judged, str]:
+    """Return the verdict, and which pods are gone. Where the rebuilt state has lost pods, the plans decide that were
+    made while they waited."""
+    theirs, random = episode.sizes, _draws(this_pass)
+    judged, gone = verdicts.growth(theirs, plan, rebuilt.pods, random=random), pods_gone(episode, rebuilt)
+    if judged.verdict in AGREEING or not gone:
+        return judged, gone
+    ours = wanted_by_passes(episode, this_pass)
+    if not ours or sum(ours.values()) < sum(judged.ours.values()):
+        return judged, gone
+    verdict = verdicts.size_verdict(theirs, ours, random=random)
+    return Judged(verdict, "by the plans that were made while its pods waited", ours), gone
+
+
+def _explained(
+    judged: Judged, gone: str, episode: Episode, rebuilt: Rebuilt, this_pass: Pass, ask: Ask | None
+) -> tuple[Judged, str]:
+    """Return the verdict with its cause. A tie that the other autoscaler draws is no difference of sizes."""
+    if judged.verdict in AGREEING:
+        return judged, ""
+    theirs, ours, random = episode.sizes, judged.ours, _draws(this_pass)
+    known = known_difference(episode, ours, rebuilt, this_pass)
+    drawn = False
+    if ours and not (random or known):
+        drawn_before = bool(gone) and episode.drawn
+        drawn = drawn_before or is_drawn(theirs, ours, rebuilt, this_pass.policy, ask)
+    if drawn and judged.verdict is ShadowVerdict.CHOICE:
+        return msgspec.structs.replace(judged, verdict=ShadowVerdict.SAME_SIZE), ""
+    situation = msgspec.structs.replace(
+        _situation(this_pass, random=random, known=known),
+        drawn=drawn,
+        gone=gone if sum(ours.values()) < sum(theirs.values()) else "",
+        reserved=_reserves_more(ours.keys() | theirs.keys(), this_pass),
+    )
+    return judged, cause(situation)
 
 
 def _growth_match(episode: Episode, verdict: ShadowVerdict) -> Match:
@@ -269,12 +343,15 @@ def _wanted_nodes(ledger: Ledger, this_pass: Pass) -> Ledger:
     groups = {increase.group: increase.to_size - increase.from_size for increase in increases}
     if not groups or ledger.episode is not None:
         return msgspec.structs.replace(ledger, wanted=None)
+    pods_of = uids_wanted(this_pass.plan, this_pass.snapshot.pods)
     before = ledger.wanted
     if before is None:
-        uids = {pod.key: pod.uid for pod in this_pass.snapshot.pods if not pod.node}
-        pods = tuple(uids[key] for increase in increases for key in increase.pods if key in uids)[:MOST_PODS]
-        return msgspec.structs.replace(ledger, wanted=WantedNodes(this_pass.at, groups, pods=pods))
-    wanted = WantedNodes(before.since, groups, before.passes + 1, before.told, before.pods)
+        pods = tuple(uid for uids in pods_of.values() for uid in uids)[:MOST_PODS]
+        starts = dict.fromkeys(groups, this_pass.at)
+        new = WantedNodes(this_pass.at, groups, pods=pods, starts=starts, pods_of=pods_of)
+        return msgspec.structs.replace(ledger, wanted=new)
+    starts = {name: before.starts.get(name, this_pass.at) for name in groups}
+    wanted = WantedNodes(before.since, groups, before.passes + 1, before.told, before.pods, starts, pods_of)
     waited = this_pass.known_until(ledger.seen) - wanted.since
     if not wanted.told and wanted.passes >= EXTRA_PASSES and waited >= EXTRA_AFTER:
         match = Match(
@@ -312,9 +389,8 @@ def _costs(ours: dict[str, int], theirs: dict[str, int], this_pass: Pass) -> tup
 def _reported_hindrance(this_pass: Pass, groups: dict[str, int]) -> str:
     """Return why the other autoscaler does not grow these groups, by its own status; "" where it does not say."""
     reported = this_pass.status.groups if this_pass.status else {}
-    words = {name: reported[name].scale_up for name in groups if name in reported}
-    sentences = [f"Cluster Autoscaler reports {word} of {name}" for name, word in words.items() if word in HELD_BACK]
-    return "; ".join(sentences[:3])
+    held = {name: part.scale_up for name, part in reported.items() if part.scale_up in HELD_BACK}
+    return hindrance(held, groups)
 
 
 def _reserves_more(groups: Set[str], this_pass: Pass) -> bool:
@@ -337,7 +413,6 @@ def _situation(
     restarted: float = 0.0,
     random: bool = False,
     known: str = "",
-    reserved: bool = False,
 ) -> Situation:
     gaps = tuple(sorted({gap.kind for gap in this_pass.snapshot.gaps}))
-    return Situation(random=random, apart=apart, gaps=gaps, restarted=restarted, known=known, reserved=reserved)
+    return Situation(random=random, apart=apart, gaps=gaps, restarted=restarted, known=known)

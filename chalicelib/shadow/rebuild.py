@@ -23,12 +23,15 @@ _WAITED = 31.0
 
 class Rebuilt(msgspec.Struct, frozen=True):
     """The state before an episode. approximate: something of it is gone, so the state is only similar. pods:
-    namespace/name of the pods that wait again."""
+    namespace/name of the pods that wait again. gone: number of pods of the episode that do not exist any more.
+    new_nodes: those that are left out."""
 
     snapshot: Snapshot
     memory: Memory
     approximate: bool
     pods: tuple[str, ...]
+    gone: int = 0
+    new_nodes: tuple[str, ...] = ()
 
 
 def rebuild(snapshot: Snapshot, memory: Memory, episode: Episode, options: Options) -> Rebuilt:
@@ -36,15 +39,9 @@ def rebuild(snapshot: Snapshot, memory: Memory, episode: Episode, options: Optio
     # Nodes of a growth by somebody else that came later did not exist either.
     episode = msgspec.structs.replace(episode, growths=(*episode.growths, *episode.besides))
     sizes, end = episode.sizes, episode.ended
-    new_instances: list[Instance] = []
-    shrunk = False
-    for group in snapshot.groups:
-        if count := sizes.get(group.id, 0):
-            new_instances += _new_instances(group, count, snapshot, memory, episode.since)
-            size_before = min(growth.before for growth in episode.growths if growth.group == group.id)
-            shrunk = shrunk or group.target < size_before + count
-    new_nodes = {instance.node for instance in new_instances if instance.node}
-    new_ids = {instance.id for instance in new_instances}
+    left_out = new_instances(snapshot, memory, episode)
+    new_nodes = {instance.node for instance in left_out if instance.node}
+    new_ids = {instance.id for instance in left_out}
     earlier = msgspec.structs.replace(snapshot, pods=tuple(pod for pod in snapshot.pods if pod.created <= end))
     bare, bare_memory, removed = without_nodes(earlier, memory, sorted(new_nodes), end, options)
     lost = {key for node in removed for key in node.lost}
@@ -73,12 +70,33 @@ def rebuild(snapshot: Snapshot, memory: Memory, episode: Episode, options: Optio
     )
     pods = sorted((*bare.pods, *waiting), key=lambda pod: (pod.namespace, pod.name))
     group_ids, pod_uids = {group.id for group in snapshot.groups}, {pod.uid for pod in snapshot.pods}
+    gone = len(set(episode.pods) - pod_uids)
     return Rebuilt(
         msgspec.structs.replace(bare, taken_at=end, pods=tuple(pods), groups=tuple(groups)),
         memory_before,
-        shrunk or not sizes.keys() <= group_ids or not set(episode.pods) <= pod_uids,
+        _shrunk(snapshot, episode) or not sizes.keys() <= group_ids or gone > 0,
         tuple(sorted({key for node in removed for key in (*node.again, *node.lost)})),
+        gone,
+        tuple(sorted(new_nodes)),
     )
+
+
+def _shrunk(snapshot: Snapshot, episode: Episode) -> bool:
+    """Return whether a group is smaller than the episode made it."""
+    sizes = episode.sizes
+    before: dict[str, int] = {}
+    for growth in episode.growths:
+        before[growth.group] = min(growth.before, before.get(growth.group, growth.before))
+    return any(group.target < before[group.id] + sizes[group.id] for group in snapshot.groups if group.id in sizes)
+
+
+def new_instances(snapshot: Snapshot, memory: Memory, episode: Episode) -> list[Instance]:
+    """Return the instances that the episode added, as far as they exist."""
+    sizes, instances = episode.sizes, list[Instance]()
+    for group in snapshot.groups:
+        if group.id in sizes:
+            instances += _new_instances(group, sizes[group.id], snapshot, memory, episode.since)
+    return instances
 
 
 def _new_instances(group: NodeGroup, count: int, snapshot: Snapshot, memory: Memory, since: float) -> list[Instance]:

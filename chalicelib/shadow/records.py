@@ -126,9 +126,14 @@ class Growth(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Episode(msgspec.Struct, frozen=True, array_like=True):
-    """A chain of growths. since: the last pass before it. wanted_at: when our plan wanted nodes first, 0.0: never.
-    pods: uids that waited at that pass. noticed: the pass that saw the first growth. besides: later growths by
-    somebody else, which the decision did not know."""
+    """A chain of growths. since: the last pass before it. noticed: the pass that saw the first growth. wanted_at: of
+    rows without `starts`. besides: later growths by somebody else, which the decision did not know.
+
+    What its passes see. pods: uids that waited before or during it. wanted: nodes that our plans wanted, by group;
+    wanted_pods: for which uids; starts: since which pass. answers: our plan for the state before it, as asked while it
+    was open; asked: with how many growths; drawn: the other autoscaler drew among exactly equal groups. held: groups
+    that it did not grow for now -> its word. taints: startup taints of its new nodes. used: its new nodes on which a
+    pod was seen."""
 
     since: float
     growths: tuple[Growth, ...]
@@ -136,6 +141,15 @@ class Episode(msgspec.Struct, frozen=True, array_like=True):
     pods: tuple[str, ...] = ()
     noticed: float = 0.0
     besides: tuple[Growth, ...] = ()
+    wanted: dict[str, int] = {}
+    answers: dict[str, int] = {}
+    asked: int = 0
+    held: dict[str, str] = {}
+    taints: tuple[str, ...] = ()
+    used: tuple[str, ...] = ()
+    wanted_pods: dict[str, tuple[str, ...]] = {}
+    starts: dict[str, float] = {}
+    drawn: bool = False
 
     @property
     def began(self) -> float:
@@ -167,13 +181,17 @@ class Episode(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WantedNodes(msgspec.Struct, frozen=True, array_like=True):
-    """Nodes that our plans want. since: the first of these passes."""
+    """Nodes that our plans want. since: the first of these passes. pods: uids for which the first one wanted them.
+    starts: group -> the first of these passes that wanted it. pods_of: group -> uids for which the last pass wanted
+    it."""
 
     since: float
     groups: dict[str, int]
     passes: int = 1
     told: bool = False
     pods: tuple[str, ...] = ()
+    starts: dict[str, float] = {}
+    pods_of: dict[str, tuple[str, ...]] = {}
 
 
 class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -32,24 +32,37 @@ class Judged(msgspec.Struct, frozen=True):
     apart: float | None = None
 
 
+def sizes_of(plan: Plan) -> dict[str, int]:
+    """Return how many nodes a plan adds to each group."""
+    sizes: dict[str, int] = {}
+    for increase in plan.scale_ups:
+        sizes[increase.group] = sizes.get(increase.group, 0) + increase.to_size - increase.from_size
+    return dict(sorted(sizes.items()))
+
+
 def growth(theirs: dict[str, int], plan: Plan, pods: tuple[str, ...], *, random: bool) -> Judged:
     """Return the verdict of a growth. plan: ours for the rebuilt state. pods: those that waited then. random: the
     expander draws at random, so that another group of the same size is no difference."""
-    ours: dict[str, int] = {}
-    for increase in plan.scale_ups:
-        ours[increase.group] = ours.get(increase.group, 0) + increase.to_size - increase.from_size
-    ours = dict(sorted(ours.items()))
-    own_size, their_size = sum(ours.values()), sum(theirs.values())
+    ours = sizes_of(plan)
     unplaced = [batch for batch in plan.unschedulable if not pods or set(batch.pods) & set(pods)]
+    verdict = size_verdict(theirs, ours, random=random, all_placed=not unplaced)
+    explained = verdict in (ShadowVerdict.MISSED, ShadowVerdict.MORE, ShadowVerdict.FEWER)
+    return Judged(verdict, _reasons(plan, pods) if explained else "", ours)
+
+
+def size_verdict(
+    theirs: dict[str, int], ours: dict[str, int], *, random: bool, all_placed: bool = True
+) -> ShadowVerdict:
+    """Return the verdict of a growth by the nodes of both. all_placed: our nodes serve every pod that waited."""
+    own_size, their_size = sum(ours.values()), sum(theirs.values())
     if ours == theirs:
-        return Judged(ShadowVerdict.SAME, "", ours)
+        return ShadowVerdict.SAME
     if not own_size:
-        return Judged(ShadowVerdict.MISSED, _reasons(plan, pods), ours)
-    alike = not unplaced and ours.keys() != theirs.keys() and abs(own_size - their_size) <= 1
+        return ShadowVerdict.MISSED
+    alike = all_placed and ours.keys() != theirs.keys() and abs(own_size - their_size) <= 1
     if own_size == their_size or alike:
-        return Judged(ShadowVerdict.SAME_SIZE if random else ShadowVerdict.CHOICE, "", ours)
-    verdict = ShadowVerdict.MORE if own_size > their_size else ShadowVerdict.FEWER
-    return Judged(verdict, _reasons(plan, pods), ours)
+        return ShadowVerdict.SAME_SIZE if random else ShadowVerdict.CHOICE
+    return ShadowVerdict.MORE if own_size > their_size else ShadowVerdict.FEWER
 
 
 def _reasons(plan: Plan, pods: tuple[str, ...]) -> str:
@@ -97,8 +110,9 @@ INTERVAL = 60.0
 class Situation(msgspec.Struct, frozen=True):
     """What is known about one disagreement. random: the expander draws at random. apart: seconds between both acts,
     None: only one acted. gaps: what this pass could not read. restarted: when the other autoscaler started again after
-    our decision, 0.0: it did not. known: a documented difference, with its place. reserved: node and template differ in
-    what the node's own programs reserve."""
+    our decision, 0.0: it did not. drawn: the other autoscaler drew among exactly equal groups. known: a documented
+    difference, with its place. gone: which pods were gone when they were asked for. reserved: node and template differ
+    in what the node's own programs reserve."""
 
     random: bool = False
     apart: float | None = None
@@ -106,14 +120,18 @@ class Situation(msgspec.Struct, frozen=True):
     restarted: float = 0.0
     known: str = ""
     reserved: bool = False
+    drawn: bool = False
+    gone: str = ""
 
 
 _CAUSES: tuple[tuple[Callable[[Situation], bool], Callable[[Situation], str]], ...] = (
     (lambda s: s.random, lambda _: "expander random"),
+    (lambda s: s.drawn, lambda _: "an exact tie, which Cluster Autoscaler draws"),
     (lambda s: s.restarted > 0, lambda s: f"Cluster Autoscaler restarted at {format_time(s.restarted)}"),
     (lambda s: s.apart is not None and abs(s.apart) < INTERVAL, lambda _: "timing: under one interval apart"),
     (lambda s: bool(s.gaps), lambda s: f"this pass could not read {', '.join(s.gaps[:3])}"),
     (lambda s: bool(s.known), lambda s: f"known difference: {s.known}"),
+    (lambda s: bool(s.gone), lambda s: f"pods gone: {s.gone}"),
     (lambda s: s.reserved, lambda _: "the node reserves more than its template"),
 )
 

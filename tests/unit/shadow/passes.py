@@ -8,13 +8,14 @@ import msgspec
 
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Taint
+from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
-from chalicelib.shadow.comparison import advance, answered, worth_writing
+from chalicelib.shadow.comparison import advance, answered, answered_early, open_question, worth_writing
 from chalicelib.shadow.observed import Pass
 from chalicelib.shadow.other_status import GroupStatus, OtherStatus
-from chalicelib.shadow.rebuild import rebuild
+from chalicelib.shadow.rebuild import Rebuilt, rebuild
 from chalicelib.shadow.records import Ledger, Match, ShadowVerdict
 from chalicelib.store.codec import decode, encode
 from tests.builders import NOW, ClusterBuilder
@@ -49,10 +50,14 @@ class ShadowPasses:
         now = Pass(snapshot, self.policy, self.memory, plan, status, self.token, missing)
         step = advance(self.ledger, now)
         ledger = step.ledger
-        if step.question is not None:
-            past = rebuild(snapshot, self.memory, step.question, self.policy.options)
-            answer, _ = plan_cluster(past.snapshot, self.policy, past.memory, past.snapshot.taken_at, self.token)
-            ledger = answered(ledger, step.question, answer, past, now)
+        question = step.question or open_question(ledger)
+        if question is not None:
+            past = rebuild(snapshot, self.memory, question, self.policy.options)
+            answer = ask(past, self.policy, self.token)
+            if question is step.question:
+                ledger = answered(ledger, question, answer, past, now, ask)
+            else:
+                ledger = answered_early(ledger, answer, past, now, ask)
         if worth_writing(self.ledger, ledger):  # what is not written is lost: the next pass is another process
             self.writes += 1
             self.ledger = decode(encode(ledger), Ledger)
@@ -70,6 +75,10 @@ class ShadowPasses:
     @property
     def verdicts(self) -> list[ShadowVerdict]:
         return [match.verdict for match in self.matches]
+
+
+def ask(past: Rebuilt, policy: Policy, seed: int) -> Plan:
+    return plan_cluster(past.snapshot, policy, past.memory, past.snapshot.taken_at, seed, wait=False)[0]
 
 
 def status(minutes: float, *growing: str, changed: float | None = None, candidates: int | None = None) -> OtherStatus:

@@ -128,8 +128,8 @@ def test_samples_of_the_overlap_do_not_depend_on_other_changes() -> None:
     shadow = ShadowPasses()
     for minute in range(61):
         changes = minute % 7 == 0  # its soft taint is missing in this pass
-        taints = {} if changes else {"w-1": (soft(0),)}
-        shadow.look(fleet(taints=taints), minute, status(minute, candidates=1))
+        taints = () if changes else (soft(0),)
+        shadow.look(fleet(taints={"w-1": taints}), minute, status(minute, candidates=1))
     assert shadow.ledger is not None
     [day] = shadow.ledger.days.values()
     assert sum(day.overlap) == 6
