@@ -60,6 +60,7 @@ from chalicelib.store.memory_rows import confirm
 
 if TYPE_CHECKING:
     from chalicelib.kube.client import KubeClient
+    from chalicelib.reconciler.shadow_pass import OtherAutoscaler
     from chalicelib.replay.recorded_decision import RecordedDecision
 
 DECIDED_WITHIN = 80.0
@@ -268,10 +269,10 @@ def run(policy: Policy, held: HeldLease, recorder: PassRecorder, runtime: Runtim
         runtime.checkpoint("reconcile:observed")
         return snapshot
 
-    plan, snapshot, before = _decide_and_save(policy, read, held, recorder, runtime, until)
-    runtime.checkpoint("reconcile:saved")
     permission = permitted(policy)
-    act = permission.act
+    act, other = permission.act, _other_autoscaler(policy, kube, runtime)
+    plan, snapshot, before = _decide_and_save(policy, read, held, recorder, runtime, until, other)
+    runtime.checkpoint("reconcile:saved")
     taints: tuple[TaintUpdate, ...] = ()
     last = recorder.decision
     with time_limit(until + PUBLISHED_WITHIN - runtime.clock(), runtime.clock):
@@ -290,11 +291,8 @@ def run(policy: Policy, held: HeldLease, recorder: PassRecorder, runtime: Runtim
             _take_back(policy, kube, held, runtime)
         except OutscalerError as error:  # the next pass tries again
             logger.error("soft taints not taken back", cluster=policy.name, **failure(error))
-    if not act and not permission.paused:
-        # Imported here, because a pass that acts needs none of it.
-        from chalicelib.reconciler.shadow_pass import compare
-
-        compare(plan, snapshot, before, policy, kube, lease, runtime, until)
+    if other is not None:
+        other.compare(plan, snapshot, before, lease, until)
     if not (policy.record_decisions and runtime.decisions) or runtime.clock() > until + RECORDED_WITHIN:
         return None
     from chalicelib.replay.decision_place import has_changes
@@ -305,11 +303,29 @@ def run(policy: Policy, held: HeldLease, recorder: PassRecorder, runtime: Runtim
     return RecordedDecision(snapshot, policy, before, snapshot.taken_at, lease.token, plan, acted=act)
 
 
+def _other_autoscaler(policy: Policy, kube: KubeClient, runtime: Runtime) -> OtherAutoscaler | None:
+    """Return the autoscaler that acts while this cluster's mode is shadow; None in a pass that acts."""
+    permission = permitted(policy)
+    if permission.act or permission.paused:
+        return None
+    # Imported here, because a pass that acts needs none of it.
+    from chalicelib.reconciler.shadow_pass import OtherAutoscaler
+
+    return OtherAutoscaler(policy, kube, runtime)
+
+
 def _decide_and_save(
-    policy: Policy, read: Read, held: HeldLease, recorder: PassRecorder, runtime: Runtime, until: float
+    policy: Policy,
+    read: Read,
+    held: HeldLease,
+    recorder: PassRecorder,
+    runtime: Runtime,
+    until: float,
+    other: OtherAutoscaler | None = None,
 ) -> tuple[Plan, Snapshot, Memory]:
     """Decide, and save memory and operations in one transaction. Return the plan and what it was made with. until: the
-    instant after which the best plan found so far is used.
+    instant after which the best plan found so far is used. other: the autoscaler that acts in mode shadow; what it did
+    belongs to the memory with which the pass decides.
 
     Memory is read before the cluster, never after: an operation that an executor finishes in between is then still
     under way for this pass, and its nodes count as coming. In the reverse order it would be finished in memory and not
@@ -335,16 +351,21 @@ def _decide_and_save(
                 on_state=recorder.planned_with,
             )
 
+    def remember(snapshot: Snapshot, old_memory: Memory) -> Memory:
+        return old_memory if other is None else other.remembered(snapshot, old_memory)
+
     waits_until = runtime.clock() + _LONGEST_WAIT
     act, lease = permitted(policy).act, held.check()
     for attempt in range(_TRIES):
         stored = runtime.store.memory.load(policy.name)
-        before = confirm(stored, lease.last_success)
-        snapshot = read(before, attempt)
+        loaded = confirm(stored, lease.last_success)
+        snapshot = read(loaded, attempt)
+        before = remember(snapshot, loaded)
         plan, after = decide(snapshot, before)
         while runtime.clock() < waits_until and _is_to_wait(plan):
             runtime.sleep(max(0.0, snapshot.taken_at + plan.waits_for_pods - runtime.clock()))
-            snapshot = read(before, attempt)
+            snapshot = read(loaded, attempt)
+            before = remember(snapshot, loaded)
             plan, after = decide(snapshot, before)
         if act and plan.operations:
             owners = claimed_elsewhere(policy, snapshot, plan.operations, runtime)

@@ -1,5 +1,7 @@
 """Compares a pass of a cluster in mode shadow with what the autoscaler did that acts there.
 
+Before it, the other autoscaler's acts start our cool-downs, so that the plan waits as it would have.
+
 It costs one read of the cluster (the other autoscaler's status), one read of the table, and at most one write. The
 planner is asked once more in the pass that sees a growth, for the state before it, and in the pass that judges it;
 there up to three times again to know a tie. A failure is logged and never fails the pass.
@@ -22,9 +24,11 @@ from chalicelib.record.status_configmap import ANNOTATION, KEY
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.shadow.comparison import advance, answered, answered_early, open_question, postponed, worth_writing
+from chalicelib.shadow.cooldowns import NO_PLAN, with_cooldowns
 from chalicelib.shadow.observed import Pass
 from chalicelib.shadow.other_status import OtherStatus, read_status
 from chalicelib.shadow.rebuild import Rebuilt, rebuild
+from chalicelib.shadow.records import Ledger
 from chalicelib.store.leases import Lease
 
 if TYPE_CHECKING:
@@ -35,26 +39,43 @@ ASKED_WITHIN = 20.0
 _LEAST = 1.0
 
 
-def compare(
-    plan: Plan,
-    snapshot: Snapshot,
-    old_memory: Memory,
-    policy: Policy,
-    kube: KubeClient,
-    lease: Lease,
-    runtime: Runtime,
-    until: float,
-) -> None:
-    """Record what changed since the last pass. old_memory: the memory that the plan was made with. until: when the pass
-    must be over. Never raises."""
-    try:
-        status, missing = _status(policy, kube)
-        _compare(Pass(snapshot, policy, old_memory, plan, status, lease.token, missing), runtime, until)
-    except Exception as error:
-        logger.exception("comparison not recorded", cluster=policy.name, **failure(error))
+class OtherAutoscaler:
+    """The other autoscaler beside one pass: what the last passes have noted of it, and its status. Both are read once,
+    before the decision, which they influence, and are used again for the comparison."""
+
+    def __init__(self, policy: Policy, kube: KubeClient, runtime: Runtime) -> None:
+        self._policy, self._kube, self._runtime = policy, kube, runtime
+        self._reading: tuple[Ledger | None, OtherStatus | None, bool] | None = None
+
+    def read(self) -> tuple[Ledger | None, OtherStatus | None, bool]:
+        """Return the last row, the status, and whether there is none. Raises StoreError."""
+        if self._reading is None:
+            ledger = self._runtime.store.shadow().load(self._policy.name)
+            self._reading = ledger, *_status(self._policy, self._kube)
+        return self._reading
+
+    def remembered(self, snapshot: Snapshot, memory: Memory) -> Memory:
+        """Return the memory with the cool-downs that the other's acts have started. Never raises."""
+        try:
+            ledger, status, missing = self.read()
+            this_pass = Pass(snapshot, self._policy, memory, NO_PLAN, status, missing=missing)
+            return with_cooldowns(ledger, this_pass)
+        except Exception as error:
+            logger.exception("cool-downs not started", cluster=self._policy.name, **failure(error))
+            return memory
+
+    def compare(self, plan: Plan, snapshot: Snapshot, old_memory: Memory, lease: Lease, until: float) -> None:
+        """Record what changed since the last pass. old_memory: the memory that the plan was made with. until: when the
+        pass must be over. Never raises."""
+        try:
+            ledger, status, missing = self.read()
+            this_pass = Pass(snapshot, self._policy, old_memory, plan, status, lease.token, missing)
+            _compare(this_pass, ledger, self._runtime, until)
+        except Exception as error:
+            logger.exception("comparison not recorded", cluster=self._policy.name, **failure(error))
 
 
-def _compare(this_pass: Pass, runtime: Runtime, until: float) -> None:
+def _compare(this_pass: Pass, last: Ledger | None, runtime: Runtime, until: float) -> None:
     def ask(past: Rebuilt, policy: Policy, seed: int) -> Plan:
         answer, _ = plan_cluster(
             past.snapshot,
@@ -68,8 +89,6 @@ def _compare(this_pass: Pass, runtime: Runtime, until: float) -> None:
         )
         return answer
 
-    rows = runtime.store.shadow()
-    last = rows.load(this_pass.policy.name)
     step = advance(last, this_pass)
     ledger = step.ledger
     question = step.question or open_question(ledger)
@@ -85,7 +104,7 @@ def _compare(this_pass: Pass, runtime: Runtime, until: float) -> None:
     elif step.question is not None:
         ledger = postponed(ledger, step.question)
     if worth_writing(last, ledger):
-        rows.save(this_pass.policy.name, ledger, this_pass.token)
+        runtime.store.shadow().save(this_pass.policy.name, ledger, this_pass.token)
 
 
 def _in_time(policy: Policy) -> Policy:

@@ -13,12 +13,13 @@ import msgspec
 from chalicelib.model.plan import Plan
 from chalicelib.plan.prices import price_book
 from chalicelib.shadow import verdicts
+from chalicelib.shadow.cooldowns import cooldown_end, given_up
 from chalicelib.shadow.episodes import (
-    HELD_BACK,
     Ask,
     begun,
     dated,
     first_wanted,
+    held_back,
     hindrance,
     is_drawn,
     known_difference,
@@ -132,19 +133,24 @@ def _without_counters(ledger: Ledger) -> Ledger:
 
 
 def _judge_removals(ledger: Ledger, this_pass: Pass) -> Ledger:
-    existing = this_pass.node_names
-    deleting = {node: at for node, at in ledger.deleting.items() if node in existing}
-    matches = []
+    """Return the ledger with the removals that are over. A removal is judged when it begins and counts when its node is
+    gone: the other autoscaler gives some up."""
+    existing, failed = this_pass.node_names, set(given_up(ledger, this_pass))
+    deleting = {node: at for node, at in ledger.deleting.items() if node in existing and node not in failed}
+    removing = {node: match for node, match in ledger.removing.items() if node not in failed}
     for removed_node in removals(ledger.seen, ledger.deleting, this_pass):
+        removing[removed_node.node] = _removal_match(ledger, removed_node, this_pass)
         if removed_node.node in existing:
             deleting[removed_node.node] = removed_node.at
-        matches.append(_removal_match(ledger, removed_node, this_pass))
-    remaining = existing - {match.node for match in matches}
+    matches = [match for node, match in removing.items() if node not in existing]
+    # Our removal would have failed like the other's: its time begins anew.
+    remaining = existing - failed
     ledger = msgspec.structs.replace(
         ledger,
         deleting=latest(deleting),
+        removing={node: match for node, match in removing.items() if node in deleting},
         planned={node: at for node, at in ledger.planned.items() if node in remaining},
-        reported={node: at for node, at in ledger.reported.items() if node in remaining},
+        reported={node: at for node, at in ledger.reported.items() if node in existing},
     )
     return release(hold(ledger, tuple(matches)), this_pass.known_until(ledger.seen), this_pass.at)
 
@@ -156,20 +162,17 @@ def _removal_match(ledger: Ledger, removed_node: RemovedNode, this_pass: Pass) -
         return Match(name, REMOVAL, at, ShadowVerdict.SOMEBODY, node)
     memory = this_pass.before.nodes.get(node)
     planned = ledger.planned.get(node, ledger.reported.get(node))
-    own_time = next(
-        (
-            group.options.scale_down_unneeded_time
-            for group in this_pass.snapshot.groups
-            if group.id == removed_node.group
-        ),
-        None,
-    )
-    patience = this_pass.policy.options.scale_down_unneeded_time if own_time is None else own_time
-    judged = verdicts.removal(removed_node, planned, memory, ledger.seen, patience)
+    options = this_pass.policy.options
+    groups = (group for group in this_pass.snapshot.groups if group.id == removed_node.group)
+    own_time = next((group.options.scale_down_unneeded_time for group in groups), None)
+    patience = options.scale_down_unneeded_time if own_time is None else own_time
+    rested = cooldown_end(this_pass.before, removed_node.group, options)
+    judged = verdicts.removal(removed_node, planned, memory, ledger.seen, patience, rested)
     unneeded_since = (memory.unneeded_since if memory else 0.0) or planned or 0.0
     restart = ledger.restarted if unneeded_since and unneeded_since <= ledger.restarted <= at else 0.0
     why = "" if judged.verdict in AGREEING else cause(_situation(this_pass, judged.apart, restarted=restart))
-    return Match(name, REMOVAL, at, judged.verdict, node, detail=judged.detail, cause=why, lead=judged.apart)
+    lead = None if judged.apart is None else round(judged.apart, 1)
+    return Match(name, REMOVAL, at, judged.verdict, node, detail=judged.detail, cause=why, lead=lead)
 
 
 def _planned_removals(ledger: Ledger, observation: Observation, this_pass: Pass) -> Ledger:
@@ -183,7 +186,7 @@ def _planned_removals(ledger: Ledger, observation: Observation, this_pass: Pass)
     matches = []
     known_until = this_pass.known_until(ledger.seen)
     for node, at in sorted(planned.items()):
-        if known_until - max(at, ledger.restarted) >= verdicts.WINDOW:
+        if node not in ledger.deleting and known_until - max(at, ledger.restarted) >= verdicts.WINDOW:
             pods = pods_of.get(node, ())
             moved = f"pods: {', '.join(pods[:3])}{' …' if len(pods) > 3 else ''}" if pods else "no pods to move"
             taint = "it has Cluster Autoscaler's soft taint" if node in observation.soft else "no soft taint"
@@ -388,9 +391,7 @@ def _costs(ours: dict[str, int], theirs: dict[str, int], this_pass: Pass) -> tup
 
 def _reported_hindrance(this_pass: Pass, groups: dict[str, int]) -> str:
     """Return why the other autoscaler does not grow these groups, by its own status; "" where it does not say."""
-    reported = this_pass.status.groups if this_pass.status else {}
-    held = {name: part.scale_up for name, part in reported.items() if part.scale_up in HELD_BACK}
-    return hindrance(held, groups)
+    return hindrance(held_back(this_pass), groups)
 
 
 def _reserves_more(groups: Set[str], this_pass: Pass) -> bool:

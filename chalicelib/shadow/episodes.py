@@ -17,12 +17,12 @@ from chalicelib.model.policy import Policy
 from chalicelib.plan.scale_up.expanders import EXPANDERS, RANDOM, Option, random_option
 from chalicelib.plan.state.readiness import is_startup_taint
 from chalicelib.shadow.observed import Pass
+from chalicelib.shadow.other_status import BACKOFF, IN_PROGRESS, UNHEALTHY
 from chalicelib.shadow.rebuild import Rebuilt, new_instances
 from chalicelib.shadow.records import MOST_PODS, Episode, Growth, WantedNodes
 from chalicelib.shadow.verdicts import sizes_of
 
-BACKOFF = "Backoff"
-HELD_BACK = (BACKOFF, "Unhealthy")
+HELD_BACK = (BACKOFF, UNHEALTHY)
 """Status of a group that the other autoscaler does not grow for now."""
 _MOST_HELD, _MOST_TAINTS, _MOST_USED = 50, 5, 200
 _YOUNG = 1800.0
@@ -58,8 +58,7 @@ def watched(episode: Episode, this_pass: Pass) -> Episode:
             used[pod.node] = None
         if not pod.deleted and (not pod.node or pod.node in new_nodes):
             pods[pod.uid] = None
-    reported = this_pass.status.groups if this_pass.status else {}
-    held = {name: part.scale_up for name, part in reported.items() if part.scale_up in HELD_BACK}
+    held = held_back(this_pass)
     taints = dict.fromkeys((*episode.taints, *_startup_taints(episode, this_pass)))
     episode = msgspec.structs.replace(
         episode,
@@ -69,6 +68,12 @@ def watched(episode: Episode, this_pass: Pass) -> Episode:
         taints=tuple(taints)[:_MOST_TAINTS],
     )
     return _with_plan(episode, this_pass)
+
+
+def held_back(this_pass: Pass) -> dict[str, str]:
+    """Return the groups that the other autoscaler does not grow for now -> its word."""
+    reported = this_pass.status.groups if this_pass.status else {}
+    return {name: part.scale_up for name, part in reported.items() if part.scale_up in HELD_BACK}
 
 
 def _new_nodes(episode: Episode, this_pass: Pass) -> set[str]:
@@ -120,9 +125,13 @@ def _with_plan(episode: Episode, this_pass: Pass) -> Episode:
 
 
 def dated(growth: Growth, since: float, this_pass: Pass) -> Growth:
-    """Return a growth with the instant that the other autoscaler's status gives, where nothing else dates it."""
-    part = this_pass.status.groups.get(growth.group) if this_pass.status else None
-    if growth.at != this_pass.at or part is None or not since < part.changed < this_pass.at:
+    """Return a growth with the instant since which the other autoscaler's status has it in progress, where nothing else
+    dates it."""
+    status = this_pass.status
+    part = status.of(growth.group, this_pass.group_names) if status is not None else None
+    if growth.at != this_pass.at or part is None or part.scale_up != IN_PROGRESS:
+        return growth
+    if not since < part.changed < this_pass.at:
         return growth
     return msgspec.structs.replace(growth, at=part.changed)
 

@@ -196,9 +196,9 @@ class WantedNodes(msgspec.Struct, frozen=True, array_like=True):
 
 class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     """The row. planned: node -> when our plan removed it first. reported: nodes of the class `only ours`. deleting:
-    nodes with the other's hard taint that were counted. acted: the other's last growth. restarted: when the other
-    autoscaler started again, 0.0: not seen. first: the first pass. held: removals later than the other's last
-    status."""
+    nodes with the other's hard taint. removing: the results of their removals, which count when the node is gone.
+    acted: the other's last growth. restarted: when the other autoscaler started again, 0.0: not seen. first: the first
+    pass. held: removals later than the other's last status."""
 
     first: float
     seen: Observation
@@ -213,6 +213,7 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     days: dict[str, Day] = {}
     matches: tuple[Match, ...] = ()
     held: tuple[Match, ...] = ()
+    removing: dict[str, Match] = {}
 
 
 def match_id(kind: str, at: float, name: str) -> str:

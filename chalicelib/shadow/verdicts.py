@@ -12,6 +12,7 @@ import msgspec
 
 from chalicelib.model.memory import NodeMemory
 from chalicelib.model.plan import Plan
+from chalicelib.model.quantity import format_duration
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import text
 from chalicelib.shadow.observed import RemovedNode
@@ -85,19 +86,36 @@ def removal(
     node_memory: NodeMemory | None,
     last_observation: Observation,
     patience: float,
+    rested: float = 0.0,
 ) -> Judged:
     """Return the verdict of a removal. planned: when our plan removed the node first. node_memory: our memory of the
-    node before. patience: seconds for which a node of its group must be unneeded."""
+    node before. patience: seconds for which a node of its group must be unneeded. rested: when our last cool-down
+    ends."""
+    at = removed_node.at
     if planned is not None:
-        apart = removed_node.at - planned
-        return Judged(ShadowVerdict.SAME if apart <= CLOSE else ShadowVerdict.EARLIER, "", apart=apart)
+        apart = at - planned
+        if apart <= CLOSE:
+            return Judged(ShadowVerdict.SAME, apart=apart)
+        words = f"Outscaler's plan removed it {_length(apart)} before, at {format_time(planned)}"
+        return Judged(ShadowVerdict.EARLIER, words, apart=apart)
     if node_memory is not None and node_memory.unneeded_since > 0:
-        apart = removed_node.at - (node_memory.unneeded_since + patience)
-        return Judged(ShadowVerdict.SAME if apart >= -CLOSE else ShadowVerdict.LATER, "", apart=apart)
+        due = node_memory.unneeded_since + patience
+        apart = at - max(due, rested)
+        if apart >= -CLOSE:
+            return Judged(ShadowVerdict.SAME, apart=apart)
+        waits = f"a cool-down ends at {format_time(rested)}"
+        if due >= rested:
+            unneeded = _length(at - node_memory.unneeded_since)
+            waits = f"it was unneeded for {unneeded} of {_length(patience)}"
+        return Judged(ShadowVerdict.LATER, f"Outscaler removes it {_length(-apart)} later: {waits}", apart=apart)
     reason = last_observation.refusals.get(removed_node.node, "")
     if node_memory is not None and node_memory.why is not None:
         reason = text(node_memory.why)
     return Judged(ShadowVerdict.REFUSED, (reason or "it was not unneeded at the last pass")[:TEXT])
+
+
+def _length(seconds: float) -> str:
+    return format_duration(float(max(0, round(seconds))))
 
 
 # -- causes ----------------------------------------------------------------------------------------------------------

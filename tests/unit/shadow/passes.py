@@ -13,6 +13,7 @@ from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.shadow.comparison import advance, answered, answered_early, open_question, worth_writing
+from chalicelib.shadow.cooldowns import NO_PLAN, with_cooldowns
 from chalicelib.shadow.observed import Pass
 from chalicelib.shadow.other_status import GroupStatus, OtherStatus
 from chalicelib.shadow.rebuild import Rebuilt, rebuild
@@ -46,13 +47,14 @@ class ShadowPasses:
         snapshot = built if isinstance(built, Snapshot) else built.snapshot()
         snapshot = msgspec.structs.replace(snapshot, taken_at=at)
         self.token += 1
-        plan, after = plan_cluster(snapshot, self.policy, self.memory, at, self.token)
-        now = Pass(snapshot, self.policy, self.memory, plan, status, self.token, missing)
+        before = with_cooldowns(self.ledger, Pass(snapshot, self.policy, self.memory, NO_PLAN, status, missing=missing))
+        plan, after = plan_cluster(snapshot, self.policy, before, at, self.token)
+        now = Pass(snapshot, self.policy, before, plan, status, self.token, missing)
         step = advance(self.ledger, now)
         ledger = step.ledger
         question = step.question or open_question(ledger)
         if question is not None:
-            past = rebuild(snapshot, self.memory, question, self.policy.options)
+            past = rebuild(snapshot, before, question, self.policy.options)
             answer = ask(past, self.policy, self.token)
             if question is step.question:
                 ledger = answered(ledger, question, answer, past, now, ask)

@@ -252,6 +252,7 @@ def test_lead_is_dated_by_the_status_and_not_by_the_pass() -> None:
     shadow = ShadowPasses()
     shadow.look(groups(jobs(fleet(names=("a",)), 2)), 0, status(0))
     for minute in range(1, 6):
-        shadow.look(groups(jobs(fleet(names=("a",)), 2), a=2), minute, status(minute, "a", changed=0.25))
+        growing = OtherStatus(NOW + minute * MINUTE, groups={"a": GroupStatus("InProgress", NOW + 15)})
+        shadow.look(groups(jobs(fleet(names=("a",)), 2), a=2), minute, growing)
     [match] = [match for match in shadow.matches if match.theirs]
     assert match.lead == 15.0
