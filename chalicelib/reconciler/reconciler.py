@@ -60,7 +60,7 @@ from chalicelib.store.memory_rows import confirm
 
 if TYPE_CHECKING:
     from chalicelib.kube.client import KubeClient
-    from chalicelib.reconciler.shadow_pass import OtherAutoscaler
+    from chalicelib.reconciler.shadow_pass import ObservedAutoscaler
     from chalicelib.replay.recorded_decision import RecordedDecision
 
 DECIDED_WITHIN = 80.0
@@ -303,15 +303,15 @@ def run(policy: Policy, held: HeldLease, recorder: PassRecorder, runtime: Runtim
     return RecordedDecision(snapshot, policy, before, snapshot.taken_at, lease.token, plan, acted=act)
 
 
-def _other_autoscaler(policy: Policy, kube: KubeClient, runtime: Runtime) -> OtherAutoscaler | None:
+def _other_autoscaler(policy: Policy, kube: KubeClient, runtime: Runtime) -> ObservedAutoscaler | None:
     """Return the autoscaler that acts while this cluster's mode is shadow; None in a pass that acts."""
     permission = permitted(policy)
     if permission.act or permission.paused:
         return None
     # Imported here, because a pass that acts needs none of it.
-    from chalicelib.reconciler.shadow_pass import OtherAutoscaler
+    from chalicelib.reconciler.shadow_pass import ObservedAutoscaler
 
-    return OtherAutoscaler(policy, kube, runtime)
+    return ObservedAutoscaler(policy, kube, runtime)
 
 
 def _decide_and_save(
@@ -321,10 +321,10 @@ def _decide_and_save(
     recorder: PassRecorder,
     runtime: Runtime,
     until: float,
-    other: OtherAutoscaler | None = None,
+    autoscaler: ObservedAutoscaler | None = None,
 ) -> tuple[Plan, Snapshot, Memory]:
     """Decide, and save memory and operations in one transaction. Return the plan and what it was made with. until: the
-    instant after which the best plan found so far is used. other: the autoscaler that acts in mode shadow; what it did
+    instant after which the best plan found so far is used. autoscaler: the one that acts in mode shadow; what it did
     belongs to the memory with which the pass decides.
 
     Memory is read before the cluster, never after: an operation that an executor finishes in between is then still
@@ -352,7 +352,7 @@ def _decide_and_save(
             )
 
     def remember(snapshot: Snapshot, old_memory: Memory) -> Memory:
-        return old_memory if other is None else other.remembered(snapshot, old_memory)
+        return old_memory if autoscaler is None else autoscaler.remembered(snapshot, old_memory)
 
     waits_until = runtime.clock() + _LONGEST_WAIT
     act, lease = permitted(policy).act, held.check()

@@ -39,7 +39,7 @@ ASKED_WITHIN = 20.0
 _LEAST = 1.0
 
 
-class OtherAutoscaler:
+class ObservedAutoscaler:
     """The other autoscaler beside one pass: what the last passes have noted of it, and its status. Both are read once,
     before the decision, which they influence, and are used again for the comparison."""
 
@@ -75,13 +75,13 @@ class OtherAutoscaler:
             logger.exception("comparison not recorded", cluster=self._policy.name, **failure(error))
 
 
-def _compare(this_pass: Pass, last: Ledger | None, runtime: Runtime, until: float) -> None:
-    def ask(past: Rebuilt, policy: Policy, seed: int) -> Plan:
+def _compare(this_pass: Pass, last_ledger: Ledger | None, runtime: Runtime, until: float) -> None:
+    def ask(rebuilt: Rebuilt, policy: Policy, seed: int) -> Plan:
         answer, _ = plan_cluster(
-            past.snapshot,
+            rebuilt.snapshot,
             _in_time(policy),
-            past.memory,
-            past.snapshot.taken_at,
+            rebuilt.memory,
+            rebuilt.snapshot.taken_at,
             seed,
             clock=runtime.clock,
             within=max(_LEAST, min(ASKED_WITHIN, until - runtime.clock())),
@@ -89,7 +89,7 @@ def _compare(this_pass: Pass, last: Ledger | None, runtime: Runtime, until: floa
         )
         return answer
 
-    step = advance(last, this_pass)
+    step = advance(last_ledger, this_pass)
     ledger = step.ledger
     question = step.question or open_question(ledger)
     in_time = until - runtime.clock() >= ASKED_WITHIN
@@ -103,7 +103,7 @@ def _compare(this_pass: Pass, last: Ledger | None, runtime: Runtime, until: floa
             ledger = answered_early(ledger, answer, past, this_pass, again)
     elif step.question is not None:
         ledger = postponed(ledger, step.question)
-    if worth_writing(last, ledger):
+    if worth_writing(last_ledger, ledger):
         runtime.store.shadow().save(this_pass.policy.name, ledger, this_pass.token)
 
 

@@ -133,8 +133,8 @@ def _without_counters(ledger: Ledger) -> Ledger:
 
 
 def _judge_removals(ledger: Ledger, this_pass: Pass) -> Ledger:
-    """Return the ledger with the removals that are over. A removal is judged when it begins and counts when its node is
-    gone: the other autoscaler gives some up."""
+    """Return the ledger with the removals that are over. A removal is judged when it begins, and counts when its node
+    does not exist any more, because the other autoscaler gives some up."""
     existing, failed = this_pass.node_names, set(given_up(ledger, this_pass))
     deleting = {node: at for node, at in ledger.deleting.items() if node in existing and node not in failed}
     removing = {node: match for node, match in ledger.removing.items() if node not in failed}

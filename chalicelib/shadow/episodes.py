@@ -221,12 +221,16 @@ def _bought_twice(episode: Episode, ours: Mapping[str, int], rebuilt: Rebuilt, t
     unused = [name for name in rebuilt.new_nodes if name in existing and name not in episode.used]
     needless = bool(unused) and not bound.isdisjoint(episode.pods)
     again = len({growth.group for growth in episode.growths}) < len(episode.growths)
-    words = f"Cluster Autoscaler bought {len(unused)} nodes that never took a pod" if needless else ""
+    words = f"Cluster Autoscaler bought {_nodes(len(unused))} that never took a pod" if needless else ""
     if not episode.taints or not (needless or again):
         return words
     taint = episode.taints[0]
     words = words or "Cluster Autoscaler bought again while nodes were starting"
     return f"{words}: {taint} is no startup taint to it without --startup-taint={taint}"
+
+
+def _nodes(count: int) -> str:
+    return "a node" if count == 1 else f"{count} nodes"
 
 
 # -- ties ------------------------------------------------------------------------------------------------------------

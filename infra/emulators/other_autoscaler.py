@@ -4,6 +4,9 @@ It decides as simply as possible and shows everything that the real one shows: i
 or the text of releases before 1.30), events, soft and hard taints. Decisions count requests of CPU and memory only. It
 ends as the real one does: a process that is asked to end deletes its status, one that is killed leaves it to age.
 
+Like the real one it draws among equal groups, backs off from a group whose growth the vendor refuses, evicts pods and
+gives a removal up if it may not, and buys again while new nodes have a taint that no `--startup-taint` names.
+
     OtherAutoscaler(kube, clock, MachineDeploymentGroups(kube)).step()   # at most one loop every ten seconds
 """
 
@@ -13,7 +16,6 @@ import ipaddress
 import random
 import socket
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Protocol
 
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
@@ -21,6 +23,7 @@ from chalicelib.model.quantity import parse_amount
 from chalicelib.model.timestamps import format_time
 from chalicelib.record.status_configmap import ANNOTATION, long_time
 from infra.emulators.controllers.capi import fields
+from infra.emulators.kube.disruption import evict
 from infra.emulators.kube.objects import KubeObject, clone
 from infra.emulators.kube.status import ApiError
 from infra.emulators.kube.store import ObjectStore
@@ -40,13 +43,20 @@ LEASE_SECONDS = 15
 STATUS, NAMESPACE, LEASE = "cluster-autoscaler-status", "kube-system", "cluster-autoscaler"
 _LEASES = "coordination.k8s.io"
 _MOST_SOFT_TAINTS = 10  # new ones per loop
+_BACKOFF, _LONGEST_BACKOFF, _BACKOFF_FORGOTTEN = 300.0, 1800.0, 10800.0
+"""Seconds for which a group whose growth failed is not grown: at first, at most, and until the next one is a first."""
+_EVICTED_WITHIN = 120.0
+"""Seconds after which a removal is given up if an eviction is still refused."""
+_NOT_READY = frozenset({"node.kubernetes.io/not-ready", "node.cloudprovider.kubernetes.io/uninitialized"})
+_ABSENT = 404
 
 
 class OtherAutoscaler:
     """One replica. dead: no process runs, as after kill -9; its Lease ends by itself, and its status gets old.
 
     unneeded_for, delay_after_add: seconds. expander: `least-waste` or `random`. legacy: the status is the old text.
-    per_loop: how many groups grow in one loop. soft_taints: whether unneeded nodes are tainted. grown, removed: what
+    per_loop: how many groups grow in one loop. soft_taints: whether unneeded nodes are tainted. startup_taints: keys of
+    taints that it knows as passing. refused: groups of which the vendor has no machine. grown, removed, given_up: what
     it did, in order.
     """
 
@@ -58,6 +68,9 @@ class OtherAutoscaler:
         *,
         unneeded_for: float = 600.0,
         delay_after_add: float = 600.0,
+        delay_after_delete: float = EVERY,
+        delay_after_failure: float = 180.0,
+        startup_taints: frozenset[str] = frozenset(),
         expander: str = "least-waste",
         legacy: bool = False,
         per_loop: int = 1,
@@ -67,13 +80,20 @@ class OtherAutoscaler:
         self._kube, self._clock, self._control = kube, clock, control
         self._unneeded_for, self._delay_after_add, self._expander = unneeded_for, delay_after_add, expander
         self._legacy, self._per_loop, self._soft_taints = legacy, per_loop, soft_taints
+        self._delay_after_delete, self._delay_after_failure = delay_after_delete, delay_after_failure
+        self._startup_taints = startup_taints
         self._random = random.Random(seed)
         self.dead = False
+        self.refused: set[str] = set()
+        self.given_up: list[tuple[float, str]] = []
         self.grown: list[tuple[float, str, int]] = []
         self.removed: list[tuple[float, str]] = []
         self._next, self._last_add = 0.0, 0.0
+        self._last_delete, self._last_failure = 0.0, 0.0
         self._unneeded: dict[str, float] = {}
         self._deleting: dict[str, str] = {}
+        self._drained_since: dict[str, float] = {}
+        self._backoffs: dict[str, tuple[float, float]] = {}  # group -> its end, its length
         self._requested: dict[str, int] = {}  # group -> nodes that it has bought and that are not there yet
         self._transitions = Transitions()
         self._new = False
@@ -90,6 +110,7 @@ class OtherAutoscaler:
         now = self._clock()
         self.dead, self._new = False, True
         self._unneeded, self._deleting, self._requested, self._last_add = {}, {}, {}, 0.0
+        self._last_delete, self._last_failure, self._drained_since, self._backoffs = 0.0, 0.0, {}, {}
         self._transitions = Transitions()
         self._next = now + EVERY
         self._put_status(before_the_first_loop(now, legacy=self._legacy), now)
@@ -109,7 +130,8 @@ class OtherAutoscaler:
             self._new = False
             for node in self._kube.list("nodes"):
                 self._untaint(node["metadata"]["name"], TO_BE_DELETED)
-        self._finish_removals()
+        self._finish_removals(now)
+        self._take_failed_growths_back(now)
         groups = list(self._control.groups())
         pending = self._pending()
         grew = self._scale_up(groups, pending, now)
@@ -123,8 +145,12 @@ class OtherAutoscaler:
         return [
             pod
             for pod in self._kube.list("pods")
-            if not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]
+            if not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"] and not _has_ended(pod)
         ]
+
+    def _pods_on(self, name: str) -> list[KubeObject]:
+        """Return the pods that take room of a node."""
+        return [pod for pod in self._kube.pods_on(name) if not _has_ended(pod)]
 
     def _free(self, but: frozenset[str] = frozenset()) -> dict[str, Room]:
         free = {}
@@ -133,7 +159,7 @@ class OtherAutoscaler:
             blocked = any(taint["effect"] != "PreferNoSchedule" for taint in taints)
             if name not in but and not blocked and not node["spec"].get("unschedulable"):
                 cpu, memory = _room(node["status"]["allocatable"])
-                used = [_requests(pod) for pod in self._kube.pods_on(name)]
+                used = [_requests(pod) for pod in self._pods_on(name)]
                 free[name] = (cpu - sum(each[0] for each in used), memory - sum(each[1] for each in used))
         return free
 
@@ -142,23 +168,50 @@ class OtherAutoscaler:
         taints = (node["spec"].get("taints") or ()) if node is not None else ()
         return any(taint["key"] == TO_BE_DELETED for taint in taints)
 
+    def _has_arrived(self, name: str) -> bool:
+        """Return whether a node counts as one that takes pods: it is Ready, and has no taint that is known to pass. A
+        pod that does not tolerate another taint is then not helped by it."""
+        node = self._kube.peek("nodes", name)
+        if node is None:
+            return False
+        conditions = node.get("status", {}).get("conditions") or ()
+        ready = any(part["type"] == "Ready" and part["status"] == "True" for part in conditions)
+        keys = {taint["key"] for taint in node["spec"].get("taints") or ()}
+        return ready and keys.isdisjoint(self._startup_taints | _NOT_READY)
+
     # -- growing
+
+    def _take_failed_growths_back(self, now: float) -> None:
+        """Take the size of a group back whose machines the vendor refuses, and back off from it."""
+        for group in self._control.groups():
+            missing = self._requested.get(group.id, 0)
+            if group.id in self.refused and missing and group.target > len(group.nodes):
+                self._control.grow(group.id, -min(missing, group.target - len(group.nodes)))
+                self._requested.pop(group.id)
+                end, length = self._backoffs.get(group.id, (0.0, 0.0))
+                doubled = 2 * length if now < end + _BACKOFF_FORGOTTEN else 0.0
+                length = min(max(_BACKOFF, doubled), _LONGEST_BACKOFF)
+                self._backoffs[group.id] = (now + length, length)
+                self._tell("FailedToScaleUpGroup", f"Scale-up failed for group {group.id}: out of stock", now)
+
+    def _is_backed_off(self, group: str, now: float) -> bool:
+        return self._backoffs.get(group, (0.0, 0.0))[0] > now
 
     def _scale_up(self, groups: Sequence[GroupView], pending: Sequence[KubeObject], now: float) -> bool:
         free = self._free()
         bins = list(free.values())
-        for group in groups:  # a node that takes no pods yet counts as upcoming, one being removed does not
-            arrived = sum(node in free or self._is_leaving(node) for node in group.nodes)
+        for group in groups:  # a node that is starting counts as upcoming, one being removed does not
+            arrived = sum(node in free or self._is_leaving(node) or self._has_arrived(node) for node in group.nodes)
             bins += [group.room] * (group.target - arrived)
         left = [pod for pod in pending if not _take(bins, _requests(pod))]
+        groups = [group for group in groups if not self._is_backed_off(group.id, now)]
         for _ in range(self._per_loop):
             options = [option for group in groups if (option := _option(group, left)) is not None]
             if not options:
                 break
-            if self._expander == "random":
-                count, _, group, placed = self._random.choice(options)
-            else:
-                count, _, group, placed = min(options, key=lambda option: (option[1], option[2].id))
+            least = min(option[1] for option in options)
+            equal = [option for option in options if option[1] == least or self._expander == "random"]
+            count, _, group, placed = self._random.choice(equal)
             self._control.grow(group.id, count)
             self.grown.append((now, group.id, count))
             self._last_add = now
@@ -188,15 +241,23 @@ class OtherAutoscaler:
             elif not has and name in found and self._soft_taints and new < _MOST_SOFT_TAINTS:
                 new += 1
                 self._taint(name, DELETION_CANDIDATE, "PreferNoSchedule", self._unneeded[name])
-        if pending or now - self._last_add < self._delay_after_add or self._deleting:
+        if pending or self._deleting or self._is_in_cooldown(now):
             return
         due = [node for node, since in sorted(self._unneeded.items()) if now - since >= self._unneeded_for]
         for node in due[:1]:
             self._taint(node, TO_BE_DELETED, "NoSchedule", now)
-            self._deleting[node] = found[node].id
+            self._deleting[node], self._drained_since[node] = found[node].id, now
             self._unneeded.pop(node)
             self.removed.append((now, node))
             self._tell("ScaleDown", f"node removed by cluster autoscaler: {node}", now)
+
+    def _is_in_cooldown(self, now: float) -> bool:
+        rests = (
+            (self._last_add, self._delay_after_add),
+            (self._last_delete, self._delay_after_delete),
+            (self._last_failure, self._delay_after_failure),
+        )
+        return any(at and now - at < delay for at, delay in rests)
 
     def _can_go(self, name: str) -> bool:
         """Return whether less than half of the node is used and its pods fit on other nodes."""
@@ -204,23 +265,38 @@ class OtherAutoscaler:
         if node is None:
             return False
         cpu, memory = _room(node["status"]["allocatable"])
-        moved = [pod for pod in self._kube.pods_on(name) if not _stays(pod)]
-        used = [_requests(pod) for pod in self._kube.pods_on(name)]
+        moved = [pod for pod in self._pods_on(name) if not _stays(pod)]
+        used = [_requests(pod) for pod in self._pods_on(name)]
         if 2 * sum(each[0] for each in used) >= cpu or 2 * sum(each[1] for each in used) >= memory:
             return False
         bins = list(self._free(frozenset({name, *self._deleting})).values())
         return all(_take(bins, _requests(pod)) for pod in moved)
 
-    def _finish_removals(self) -> None:
+    def _finish_removals(self, now: float) -> None:
         for node, group in list(self._deleting.items()):
-            pods = [pod for pod in self._kube.pods_on(node) if not _stays(pod)]
-            for pod in pods:
-                if "deletionTimestamp" not in pod["metadata"]:
-                    with suppress(ApiError):
-                        self._kube.delete("pods", pod["metadata"]["name"], pod["metadata"]["namespace"])
+            pods = [pod for pod in self._pods_on(node) if not _stays(pod)]
+            refused = [pod for pod in pods if not self._is_evicted(pod)]
             if not pods:
                 self._control.remove(group, node)
-                del self._deleting[node]
+                self._last_delete = now
+            elif refused and now - self._drained_since[node] >= _EVICTED_WITHIN:
+                self._untaint(node, TO_BE_DELETED)
+                self._last_failure = now
+                self.given_up.append((now, node))
+                self._tell("ScaleDownFailed", f"failed to drain the node {node}", now)
+            else:
+                continue
+            del self._deleting[node], self._drained_since[node]
+
+    def _is_evicted(self, pod: KubeObject) -> bool:
+        """Return whether the pod is leaving; a PodDisruptionBudget may refuse its eviction."""
+        if "deletionTimestamp" in pod["metadata"]:
+            return True
+        try:
+            evict(self._kube, pod["metadata"]["namespace"], pod["metadata"]["name"], {})
+        except ApiError as error:
+            return error.code == _ABSENT
+        return True
 
     # -- what it writes
 
@@ -268,7 +344,9 @@ class OtherAutoscaler:
             if group.target <= len(group.nodes):
                 self._requested.pop(group.id, None)
             candidates = sum(node in self._unneeded for node in group.nodes)
-            said.append(group_words(group, self._requested.get(group.id, 0), candidates))
+            words = group_words(group, self._requested.get(group.id, 0), candidates)
+            held = self._is_backed_off(group.id, now)
+            said.append(msgspec.structs.replace(words, scale_up="Backoff") if held else words)
         self._transitions.note_all(said, now)
         written = as_text if self._legacy else as_yaml
         self._put_status(written(said, self._transitions, now), now)
@@ -317,6 +395,10 @@ def _requests(pod: KubeObject) -> Room:
 
 def _room(amounts: KubeObject) -> Room:
     return parse_amount("cpu", str(amounts.get("cpu", "0"))), parse_amount("memory", str(amounts.get("memory", "0")))
+
+
+def _has_ended(pod: KubeObject) -> bool:
+    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
 def _stays(pod: KubeObject) -> bool:

@@ -79,8 +79,8 @@ class ShadowPasses:
         return [match.verdict for match in self.matches]
 
 
-def ask(past: Rebuilt, policy: Policy, seed: int) -> Plan:
-    return plan_cluster(past.snapshot, policy, past.memory, past.snapshot.taken_at, seed, wait=False)[0]
+def ask(rebuilt: Rebuilt, policy: Policy, seed: int) -> Plan:
+    return plan_cluster(rebuilt.snapshot, policy, rebuilt.memory, rebuilt.snapshot.taken_at, seed, wait=False)[0]
 
 
 def status(minutes: float, *growing: str, changed: float | None = None, candidates: int | None = None) -> OtherStatus:

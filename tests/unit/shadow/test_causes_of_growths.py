@@ -209,7 +209,7 @@ def test_nodes_bought_twice_for_a_startup_taint_have_that_cause(seen: bool) -> N
         shadow.look(groups(built) if minute == 2 else built, minute, status(minute, "a", changed=1.2))
     match = only(shadow)
     assert match.verdict is ShadowVerdict.FEWER
-    words = "known difference: Cluster Autoscaler bought 1 nodes that never took a pod"
+    words = "known difference: Cluster Autoscaler bought a node that never took a pod"
     hint = f": {UNINITIALIZED.key} is no startup taint to it without --startup-taint={UNINITIALIZED.key}"
     assert match.cause == (words + hint if seen else words)
 
