@@ -419,10 +419,11 @@ def match_data(match: Match, accepted: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _days(days: float) -> str:
-    """Return a length in the unit that says most, rounded down, so that nobody reads more than there was."""
+    """Return a length in the largest unit of which it has at least one, two of days."""
     for count, unit, least in ((days, "day", 2), (days * 24, "hour", 1), (days * 1440, "minute", 0)):
+        whole = round(count)
         if count >= least:
-            return f"{int(count)} {unit}{'' if int(count) == 1 else 's'}"
+            return f"{whole} {unit}{'' if whole == 1 else 's'}"
     return "0 minutes"
 
 

@@ -155,3 +155,19 @@ def test_IMP_40_flags_with_their_defaults_write_no_option(tmp_path: Path, capsys
     assert found.options == {"blockingSystemPodDistruptionTimeout": "87600h"}  # the default of 1.37 is another
     assert "unknown" not in {row["verdict"] for row in found.rows}
     assert set(words) <= {word for row in found.rows for word in row["word"].split(", ")}
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ("", True),
+        (" --startup-taint=example.com/starting", True),
+        (" --startup-taint=node.cluster.x-k8s.io/uninitialized", False),
+        (" --startup-taint-prefix=node.cluster.x-k8s.io/", False),
+    ],
+)
+def test_startup_taint_of_cluster_api_that_it_does_not_know_is_told(capsys: Said, flags: str, told: bool) -> None:
+    command = "cluster-autoscaler --cloud-provider=clusterapi --nodes=1:3:a"
+    found = imported(capsys, "--command", command + flags)
+    rows = found.rows_of("no --startup-taint=node.cluster.x-k8s.io/uninitialized")
+    assert [verdict for verdict, _ in rows] == (["told"] if told else [])

@@ -91,7 +91,7 @@ def test_lead_is_rounded_and_of_growths_only() -> None:
     [
         (9.0, "9 days"),
         (2.0, "2 days"),
-        (1.9, "45 hours"),
+        (1.9, "46 hours"),
         (1 / 24, "1 hour"),
         (0.9 / 24, "54 minutes"),
         (1 / 1440, "1 minute"),
