@@ -18,6 +18,8 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import msgspec
+
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.quantity import parse_amount
 from chalicelib.model.timestamps import format_time
