@@ -212,8 +212,16 @@ class GroupRenewal(msgspec.Struct, frozen=True, omit_defaults=True):
     detail: str = ""
 
 
+class Control(StrEnum):
+    """Who may have changed a group's size since the last pass that read it."""
+
+    OWN = ""  # passes act
+    WATCHED = "watched"  # that pass did not act: another autoscaler may
+    LEFT = "left"  # no pass has looked for a time
+
+
 class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"failed_instances": "erred"}):
-    """Memory per node group."""
+    """Memory per node group. target: the size that the last pass has read."""
 
     target: int = 0
     request: ScaleUpRequest | None = None
@@ -237,6 +245,7 @@ class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"fail
     fallback_since: float = 0.0  # its nodes since then were bought because spot groups were not to be had
     attempts: PurchaseAttempts | None = None  # of a group in several zones
     undelivered: dict[str, Undelivered] = {}  # by Part.of: what its new nodes do not have
+    control: Control = Control.OWN
 
 
 class NodeMemory(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -406,7 +415,9 @@ class ConsolidationMemory(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Memory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"breaker": "brake"}):
-    """One cluster's memory. operations: only the open ones."""
+    """One cluster's memory. operations: only the open ones. acting_since: the first pass that acts after others may
+    have acted; 0.0: unknown, or passes do not act. watching_since: the first that does not act after passes that did,
+    or after a time without passes."""
 
     groups: dict[str, GroupMemory] = {}
     nodes: dict[str, NodeMemory] = {}
@@ -417,6 +428,8 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"breaker":
     last_scale_down: float = 0.0
     last_scale_down_failure: float = 0.0
     first_seen: float = 0.0
+    acting_since: float = 0.0
+    watching_since: float = 0.0
     breaker: BreakerState = BreakerState()
     rules: dict[str, RuleMemory] = {}  # `<rule key>@<pool>`
     rule_objects: dict[str, RuleObject] = {}  # the last good version of each HorizontalNodeAutoscaler, by its key

@@ -35,6 +35,7 @@ from chalicelib.plan.repair import repair
 from chalicelib.plan.scale_up.planner import plan_scale_up, unplanned_scale_up
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
+from chalicelib.plan.state.foreign_growths import adopt_growths
 from chalicelib.plan.state.join_statistics import count_joins
 from chalicelib.plan.state.new_node_storage import with_new_node_storage
 from chalicelib.plan.state.purchase_attempts import judge_attempts
@@ -73,7 +74,7 @@ def plan_cluster(
     state = build_cluster_state(apply_scheduled_bounds(snapshot, policy, now), policy, memory, now)
     if on_state is not None:
         on_state(state)
-    resolved = count_late_successors(resolve_scale_up_requests(state))
+    resolved = count_late_successors(resolve_scale_up_requests(adopt_growths(state)))
     state, headroom = headroom_demand(with_new_node_storage(judge_attempts(count_joins(resolved, memory))))
 
     pending = collect_pending_pods(state, wait=wait)

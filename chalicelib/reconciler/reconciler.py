@@ -35,6 +35,7 @@ from chalicelib.net.time_limit import time_limit
 from chalicelib.operations.claims import watch_first
 from chalicelib.operations.recording import PassRecorder
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.plan.state.foreign_growths import after_pass, left, with_others
 from chalicelib.policy.secret_names import observing
 from chalicelib.reconciler import taint_writer
 from chalicelib.reconciler.cluster_reading import connected, make_room, observe, share_lists
@@ -122,8 +123,8 @@ def handle_large(body: str, runtime: Runtime) -> None:
 
 def _pass(message: ReconcileMessage, runtime: Runtime) -> None:
     policy = runtime.policy(message.cluster)
-    if policy is not None and not permitted(policy).plan and _to_take_back(policy, runtime):
-        _take_back_alone(message, policy, runtime)
+    if policy is not None and not permitted(policy).plan and _to_leave(policy, runtime):
+        _leave(message, policy, runtime)
         return
     if policy is None or not permitted(policy).plan:
         logger.info("nothing to do", cluster=message.cluster, known=policy is not None)
@@ -359,6 +360,7 @@ def _decide_and_save(
     for attempt in range(_TRIES):
         stored = runtime.store.memory.load(policy.name)
         loaded = confirm(stored, lease.last_success)
+        loaded = with_others(loaded, lease.last_success, policy.scan_interval, runtime.clock(), act=act)
         snapshot = read(loaded, attempt)
         before = remember(snapshot, loaded)
         plan, after = decide(snapshot, before)
@@ -375,7 +377,7 @@ def _decide_and_save(
         operations = tuple(operation.with_spec(token=lease.token) for operation in plan.operations) if act else ()
         try:
             with runtime.tracing.part("save", cluster=policy.name):
-                to_save = _to_save(after, before, act=act)
+                to_save = after_pass(_to_save(after, before, act=act), snapshot.groups, act=act)
                 if act:
                     to_save = taint_writer.noted(to_save, before, plan.marks, snapshot.nodes, policy.options)
                 else:
@@ -390,21 +392,26 @@ def _decide_and_save(
     raise StoreError(f"{policy.name}: memory changed {_TRIES} times while it was being decided")
 
 
-def _to_take_back(policy: Policy, runtime: Runtime) -> bool:
-    """Return whether a cluster that is not planned any more has soft taints that its passes have written."""
-    may = permitted(policy).take_back
-    return may and bool(taint_writer.noted_nodes(runtime.store.memory.look(policy.name)))
+def _to_leave(policy: Policy, runtime: Runtime) -> bool:
+    """Return whether the memory of a cluster that is not planned any more does not say so yet, or its passes have
+    written soft taints."""
+    memory = runtime.store.memory.look(policy.name)
+    return memory != left(memory) or (permitted(policy).take_back and bool(taint_writer.noted_nodes(memory)))
 
 
-def _take_back_alone(message: ReconcileMessage, policy: Policy, runtime: Runtime) -> None:
-    """Take back soft taints, in a pass that does nothing else. Raises ClusterError, StoreError."""
+def _leave(message: ReconcileMessage, policy: Policy, runtime: Runtime) -> None:
+    """Note that no pass looks at the groups from now on, and take back soft taints, in a pass that does nothing else.
+    Raises ClusterError, StoreError."""
     lease = _acquire(message, policy, runtime)
     if lease is None:
         return
     held = HeldLease(lease, runtime.store.leases, runtime.clock)
     try:
         with (runtime.repeat or in_thread)(RENEW_EVERY, held.renew):
-            _take_back(policy, connected(policy, runtime), held, runtime)
+            memory = runtime.store.memory.load(policy.name)
+            runtime.store.memory.save(policy.name, memory, left(memory), (), held.check())
+            if permitted(policy).take_back and taint_writer.noted_nodes(memory):
+                _take_back(policy, connected(policy, runtime), held, runtime)
     finally:
         runtime.store.leases.release(lease)
 

@@ -89,6 +89,8 @@ def advance(ledger: Ledger | None, this_pass: Pass) -> Step:
     if this_pass.at <= last.at:
         return Step(ledger)
     observation = observe(this_pass, last)
+    if this_pass.before.watching_since > last.at:
+        return Step(_observed_anew(ledger, observation, this_pass))
     began, stopped = restarted_at(last, observation.soft, this_pass), stopped_at(last, this_pass)
     if observation.dead or last.dead:  # the other autoscaler was not running: the time counts nowhere
         ledger, question = without_outage(ledger, this_pass, stopped)
@@ -107,6 +109,27 @@ def advance(ledger: Ledger | None, this_pass: Pass) -> Step:
     if (observation.soft or not observation.candidates) and not is_silent:
         ledger = sample(ledger, set(this_pass.plan.unneeded), set(observation.soft), this_pass.at)
     return Step(_with_observation(ledger, observation, this_pass, dead=silent), question)
+
+
+def _observed_anew(ledger: Ledger, observation: Observation, this_pass: Pass) -> Ledger:
+    """Return the ledger after a time in which passes acted, or there were none: it is no part of the comparison."""
+    last = msgspec.structs.replace(ledger.seen, token=max(0, observation.token - 1))
+    anew = msgspec.structs.replace(
+        ledger,
+        seen=last,
+        episode=None,
+        wanted=None,
+        planned={},
+        reported={},
+        deleting={},
+        removing={},
+        held=(),
+        acted=0.0,
+        restarted=0.0,
+        resumed=this_pass.at,
+    )
+    anew = _with_observation(anew, observation, this_pass, dead=this_pass.at - last.at)
+    return _wanted_nodes(_planned_removals(anew, observation, this_pass), this_pass)
 
 
 def _with_observation(ledger: Ledger, observation: Observation, this_pass: Pass, *, dead: float = 0.0) -> Ledger:

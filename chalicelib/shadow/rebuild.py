@@ -10,9 +10,10 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.model.group import Instance, NodeGroup
-from chalicelib.model.memory import Memory
+from chalicelib.model.memory import Backoff, Memory, ScaleUpRequest
 from chalicelib.model.pod import Pod
 from chalicelib.model.policy import Options
+from chalicelib.model.purchases import request_of
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.what_if import without_nodes
 from chalicelib.shadow.records import Episode
@@ -56,7 +57,11 @@ def rebuild(snapshot: Snapshot, memory: Memory, episode: Episode, options: Optio
     ]
     group_memories = {
         name: msgspec.structs.replace(
-            group_memory, request=None, last_add=min(group_memory.last_add, episode.since), size_wrong_since=0.0
+            group_memory,
+            request=_requested_before(group_memory.request, episode.since),
+            backoff=_failed_before(group_memory.backoff, episode.since),
+            last_add=min(group_memory.last_add, episode.since),
+            size_wrong_since=0.0,
         )
         if name in sizes
         else group_memory
@@ -97,6 +102,17 @@ def new_instances(snapshot: Snapshot, memory: Memory, episode: Episode) -> list[
         if group.id in sizes:
             instances += _new_instances(group, sizes[group.id], snapshot, memory, episode.since)
     return instances
+
+
+def _requested_before(request: ScaleUpRequest | None, since: float) -> ScaleUpRequest | None:
+    """Return the purchases that were made before an episode. Their nodes were on their way then."""
+    rows = request.purchases if request is not None else ()
+    return request_of(row for row in rows if row.since <= since)
+
+
+def _failed_before(backoff: Backoff | None, since: float) -> Backoff | None:
+    """Return the back-off of a group, None if it began with this episode."""
+    return backoff if backoff is not None and backoff.last_failed <= since else None
 
 
 def _new_instances(group: NodeGroup, count: int, snapshot: Snapshot, memory: Memory, since: float) -> list[Instance]:

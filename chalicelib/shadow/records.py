@@ -198,7 +198,8 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     """The row. planned: node -> when our plan removed it first. reported: nodes of the class `only ours`. deleting:
     nodes with the other's hard taint. removing: the results of their removals, which count when the node is gone.
     acted: the other's last growth. restarted: when the other autoscaler started again, 0.0: not seen. first: the first
-    pass. held: removals later than the other's last status."""
+    pass; resumed: the first one after a time in another mode, 0.0 without one. held: removals later than the other's
+    last status."""
 
     first: float
     seen: Observation
@@ -210,6 +211,7 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     acted: float = 0.0
     restarted: float = 0.0
     sampled: float = 0.0
+    resumed: float = 0.0
     days: dict[str, Day] = {}
     matches: tuple[Match, ...] = ()
     held: tuple[Match, ...] = ()

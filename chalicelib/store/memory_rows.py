@@ -91,6 +91,8 @@ class ChangedTimes(msgspec.Struct, frozen=True, omit_defaults=True):
     last_scale_down: float = 0.0
     last_scale_down_failure: float = 0.0
     first_seen: float = 0.0
+    acting_since: float = 0.0
+    watching_since: float = 0.0
 
     @classmethod
     def of(cls, memory: Memory) -> ChangedTimes:

@@ -18,6 +18,8 @@ from chalicelib.model.timeouts import operation_timeout
 from chalicelib.plan.state.cluster_state import ClusterState
 
 REMOVE_STALE_TAINT, REMOVE_SOFT_TAINT, ADD_SOFT_TAINT = "cleanup", "unsoften", "soften"
+TAKEN_BACK_AFTER = 120.0
+"""Seconds of passes that act after which a removal that was begun before them is taken back if no pod ends there."""
 _AHEAD = 86400.0
 """Seconds by which another program's clock may be ahead; a value further in the future is not a valid taint time."""
 
@@ -49,9 +51,9 @@ def taint_updates(state: ClusterState, unneeded: Collection[str]) -> tuple[Taint
 def _stale_taints(nodes: list[Node], state: ClusterState) -> Iterator[TaintUpdate]:
     """Return hard taints without an open operation. A taint with our annotation is removed as soon as its operation is
     over, and the node is uncordoned if the annotation says that the cordon is ours. A taint of another program is
-    left until it must be stale; then its cordon is removed too, as Cluster Autoscaler does. A node whose instance
-    the vendor is still removing keeps its taint, even after our operation has stopped waiting for it: pods placed on
-    it now would die with it."""
+    left until it must be stale, or that program is gone; then its cordon is removed too, as Cluster Autoscaler does. A
+    node whose instance the vendor is still removing keeps its taint, even after our operation has stopped waiting for
+    it: pods placed on it now would die with it."""
     open_ids = frozenset(operation.spec.id for operation in state.memory.operations if operation.is_open)
     deleted = frozenset(
         name
@@ -70,13 +72,30 @@ def _stale_taints(nodes: list[Node], state: ClusterState) -> Iterator[TaintUpdat
             yield TaintUpdate(
                 node.name, REMOVE_STALE_TAINT, cordoned=node.annotations.get(CORDONED_ANNOTATION) == "true"
             )
-        elif _is_stale(taint.value, state.now, state.options):
+        elif _is_stale(taint.value, state.now, state.options) or _is_abandoned(node, taint.value, state):
             yield TaintUpdate(node.name, REMOVE_STALE_TAINT, cordoned=True)
+
+
+def _is_abandoned(node: Node, value: str, state: ClusterState) -> bool:
+    """Return whether nobody finishes a removal that another autoscaler had begun before these passes began to act. That
+    autoscaler was stopped before. One that runs all the same evicts pods, so a pod that ends there is a sign of it."""
+    since = state.memory.acting_since
+    if not since or not _is_instant(value) or int(value) > since or state.now - since < TAKEN_BACK_AFTER:
+        return False
+    return not any(
+        pod.deleted > state.now - TAKEN_BACK_AFTER
+        for pod in state.occupancy.on(node.name)
+        if not state.snapshot.classes[pod.cls].is_daemonset
+    )
+
+
+def _is_instant(value: str) -> bool:
+    return value.isascii() and value.isdecimal() and len(value) <= 12
 
 
 def _is_stale(value: str, now: float, options: Options) -> bool:
     """Return whether a foreign taint is older than the longest possible removal, or has no timestamp."""
-    if not (value.isascii() and value.isdecimal() and len(value) <= 12):
+    if not _is_instant(value):
         return True
     groups = sum(seconds + options.max_pod_eviction_time for _, seconds in options.drain_priority_config)
     age = now - int(value)

@@ -12,6 +12,7 @@ from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.plan.state.foreign_growths import after_pass, with_others
 from chalicelib.shadow.comparison import advance, answered, answered_early, open_question, worth_writing
 from chalicelib.shadow.cooldowns import NO_PLAN, with_cooldowns
 from chalicelib.shadow.observed import Pass
@@ -47,7 +48,8 @@ class ShadowPasses:
         snapshot = built if isinstance(built, Snapshot) else built.snapshot()
         snapshot = msgspec.structs.replace(snapshot, taken_at=at)
         self.token += 1
-        before = with_cooldowns(self.ledger, Pass(snapshot, self.policy, self.memory, NO_PLAN, status, missing=missing))
+        loaded = with_others(self.memory, 0.0, MINUTE, at, act=False)
+        before = with_cooldowns(self.ledger, Pass(snapshot, self.policy, loaded, NO_PLAN, status, missing=missing))
         plan, after = plan_cluster(snapshot, self.policy, before, at, self.token)
         now = Pass(snapshot, self.policy, before, plan, status, self.token, missing)
         step = advance(self.ledger, now)
@@ -63,7 +65,16 @@ class ShadowPasses:
         if worth_writing(self.ledger, ledger):  # what is not written is lost: the next pass is another process
             self.writes += 1
             self.ledger = decode(encode(ledger), Ledger)
-        self.memory = after
+        self.memory = after_pass(after, snapshot.groups, act=False)
+
+    def act(self, built: ClusterBuilder, minutes: float) -> None:
+        """Make the pass of that minute in mode active, which is not compared."""
+        at = NOW + minutes * MINUTE
+        snapshot = msgspec.structs.replace(built.snapshot(), taken_at=at)
+        self.token += 1
+        before = with_others(self.memory, 0.0, MINUTE, at, act=True)
+        _, after = plan_cluster(snapshot, self.policy, before, at, self.token)
+        self.memory = after_pass(after, snapshot.groups, act=True)
 
     @property
     def left_out(self) -> float:

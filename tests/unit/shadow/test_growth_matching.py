@@ -190,3 +190,68 @@ def test_vanished_growth_is_approximate() -> None:
     for minute in (2, 3, 4):
         shadow.look(web(one_group()), minute, status(minute))
     assert [match.approximate for match in shadow.matches] == [True]
+
+
+def test_growth_with_slow_machines_is_no_extra_of_ours_over_an_hour() -> None:
+    passes = ShadowPasses()
+    for minute in range(60):
+        asked, joined = minute >= 3, minute >= 16
+        built = one_group(2 if joined else 0, 15.5)
+        built = built if joined else built.pending(2, "1500m", created=NOW + 120) if minute >= 2 else built
+        passes.look(web(built, target=3 if asked else 1), minute, status(minute, "web") if asked else status(minute))
+    assert ShadowVerdict.EXTRA not in passes.verdicts
+
+
+def test_second_growth_while_machines_of_the_first_are_coming_is_the_same() -> None:
+    passes = ShadowPasses()
+    for minute in range(20):
+        asked = 1 if minute < 2 else 2 if minute < 8 else 3
+        waiting = 0 if minute < 1 else 1 if minute < 7 else 2
+        built = one_group()
+        built = built.pending(min(1, waiting), "1500m", name="first", created=NOW + 60)
+        built = built.pending(max(0, waiting - 1), "1500m", name="second", created=NOW + 420)
+        passes.look(web(built, target=asked), minute, status(minute, "web") if asked > 1 else status(minute))
+    assert [match.ours for match in passes.matches if match.kind == "growth"] == [{"web": 1}, {"web": 1}]
+    assert set(passes.verdicts) == {ShadowVerdict.SAME}
+
+
+def test_what_passes_in_mode_active_bought_is_no_growth_of_the_other() -> None:
+    shadow = ShadowPasses()
+    for minute in range(3):
+        shadow.look(web(one_group()), minute, status(minute))
+    for minute in range(3, 9):
+        shadow.act(web(one_group(1, at=4)), minute)
+    for minute in range(9, 14):
+        shadow.look(web(one_group(1, at=4)), minute, status(minute, "web", changed=4.0))
+    assert shadow.verdicts == []
+
+
+def test_time_in_another_mode_is_left_out_and_earlier_days_stay() -> None:
+    shadow = ShadowPasses()
+    shadow.look(web(one_group()), 0, status(0))
+    after = web(bound(one_group(1, at=1 / 3), "web-1", 2, created=0.1))
+    for minute in (1, 2, 3, 4):
+        shadow.look(after, minute, status(minute, "web", changed=0.5))
+    first = shadow.ledger
+    for minute in range(5, 65):
+        shadow.act(after, minute)
+    for minute in (65, 66, 67):
+        shadow.look(after, minute, status(minute))
+    assert first is not None
+    assert shadow.ledger is not None
+    assert shadow.ledger.first == first.first
+    assert shadow.matches == first.matches
+    assert sum(day.dead for day in shadow.ledger.days.values()) >= 60 * MINUTE
+    assert sum(day.passes for day in shadow.ledger.days.values()) <= 8
+
+
+def test_growth_after_a_time_in_another_mode_is_compared_again() -> None:
+    shadow = ShadowPasses()
+    shadow.look(web(one_group()), 0, status(0))
+    for minute in range(1, 5):
+        shadow.act(web(one_group()), minute)
+    shadow.look(web(one_group()), 5, status(5))
+    after = web(bound(one_group(1, at=5 + 1 / 3), "web-1", 2, created=5.1))
+    for minute in (6, 7, 8, 9):
+        shadow.look(after, minute, status(minute, "web", changed=5.5))
+    assert shadow.verdicts == [ShadowVerdict.SAME]
