@@ -10,6 +10,7 @@ import pytest
 from chalicelib.command.shadow_view import Figures, figures
 from chalicelib.shadow.records import Ledger, Match, ShadowVerdict
 from infra.emulators.controllers import objects
+from infra.emulators.controllers.manager import Pace
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.other_autoscaler import EVERY, MachineDeploymentGroups, OtherAutoscaler
 from tests.cases import each_row
@@ -23,8 +24,8 @@ WORKERS = "MachineDeployment/default/workers"
 class SharedCluster(ScenarioWorld):
     """other: the autoscaler that acts. manager: the name by which it writes sizes, "" for none that is noted."""
 
-    def __init__(self, manager: str = "", **settings: Any) -> None:
-        super().__init__(None, grain=EVERY)
+    def __init__(self, manager: str = "", pace: Pace | None = None, **settings: Any) -> None:
+        super().__init__(None, grain=EVERY, pace=pace)
         self.other = OtherAutoscaler(
             self.kube,
             self.clock,
