@@ -13,11 +13,13 @@ import yaml
 from moto import mock_aws
 
 from chalicelib.command.main import main
+from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
 from chalicelib.store import Store
 from infra.emulators.aws import create_table
 from infra.emulators.kube.crds import KARPENTER, load
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
+from infra.emulators.other_autoscaler import MachineDeploymentGroups
 from tests.contract.clusterapi.management import fill, management
 from tests.functional.role_cases import CASES, stage
 from tests.functional.saved_cluster import pod
@@ -169,6 +171,30 @@ def test_a_policy_that_is_active_already_is_not_checked_again(
     changed = Path(file).read_text() + "  scanInterval: 2m\n"
     Path(file).write_text(changed)
     assert main(["apply", file, "--kubeconfig", str(cluster[1]), "--vpc"]) == 0
+
+
+def test_active_is_stored_with_a_warning_while_machines_are_on_their_way(
+    store: Store, cluster: tuple[ApiServer, Path], tmp_path: Path, capsys: Said
+) -> None:
+    MachineDeploymentGroups(cluster[0].store).grow("MachineDeployment/default/md-0", 2)
+    assert main(["apply", policy(tmp_path, "active"), "--kubeconfig", str(cluster[1]), "--vpc"]) == 0
+    assert "2 machines are on their way (MachineDeployment/default/md-0 2)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mode", ["shadow", "off"])
+def test_a_policy_ceases_to_be_active_with_a_warning_while_own_machines_are_on_their_way(
+    store: Store, cluster: tuple[ApiServer, Path], tmp_path: Path, capsys: Said, mode: str
+) -> None:
+    assert main(["apply", policy(tmp_path, "active"), "--kubeconfig", str(cluster[1]), "--vpc"]) == 0
+    assert main(["apply", policy(tmp_path, mode)]) == 0
+    assert "on their way" not in capsys.readouterr().err
+    assert main(["apply", policy(tmp_path, "active"), "--kubeconfig", str(cluster[1]), "--vpc"]) == 0
+    request = ScaleUpRequest(3, 1_795_000_000.0, 1_795_000_900.0)
+    memory = Memory(groups={"web": GroupMemory(target=5, request=request)})
+    store.memory.save("prod", Memory(), memory, (), store.leases.acquire("prod", "test", 60))
+    assert main(["apply", policy(tmp_path, mode)]) == 0
+    said = capsys.readouterr().err
+    assert "prod: 3 machines are on their way (web 3): start another autoscaler when they are nodes" in said
 
 
 def test_a_cluster_that_cannot_be_reached_is_a_warning(store: Store, tmp_path: Path, capsys: Said) -> None:

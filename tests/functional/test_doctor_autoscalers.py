@@ -178,3 +178,22 @@ def test_a_label_that_workloads_select_by_is_no_karpenter() -> None:
 
 def test_the_field_manager_is_the_beginning_of_the_user_agent() -> None:
     assert AGENT.partition("/")[0] == OWN_MANAGER
+
+
+@each_row(
+    "owner, fix",
+    [
+        ({}, "kubectl -n kube-system delete pod ca-node"),
+        ({"kind": "Node", "name": "a"}, "remove the manifest of the static Pod kube-system/ca-node from node a"),
+        ({"kind": "DaemonSet", "name": "ca"}, "stop DaemonSet kube-system/ca, which runs Pod kube-system/ca-node"),
+        ({"kind": "Job", "name": "a\nb"}, "kubectl -n kube-system delete pod ca-node"),
+    ],
+    ids=["bare", "static", "owned", "named as nothing in Kubernetes"],
+)
+def test_fix_for_a_pod_of_another_autoscaler_names_no_deployment(owner: dict[str, str], fix: str) -> None:
+    made = static_pod()
+    if owner:
+        made["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "uid": "u", **owner}]
+    with cluster([made]) as (_, kube):
+        findings = list(check_activity(context(kube, ACTIVE)))
+    assert [each.fix for each in findings if each.id == "DR07"] == [fix]

@@ -13,6 +13,7 @@ import yaml
 from chalicelib.command.doctor.cluster_state import (
     check_apis,
     check_expander,
+    check_machines,
     check_provider_ids,
     check_removals,
     check_simulation,
@@ -24,6 +25,7 @@ from chalicelib.command.doctor.drains import check_budgets, check_drains, check_
 from chalicelib.command.doctor.kubeconfig_checks import check_address, check_clocks, check_ends, check_login
 from chalicelib.command.doctor.node_templates import check_architectures, check_templates
 from chalicelib.kube.client import KubeClient
+from chalicelib.model.group import Instance, InstanceError
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import Node
 from chalicelib.model.policy import Policy, Spot
@@ -32,7 +34,7 @@ from chalicelib.model.timestamps import format_time
 from chalicelib.plan.planner import plan_cluster
 from infra.emulators.kube.faults import KubeFault
 from tests.cases import each_row
-from tests.functional.doctor_cases import ACTIVE, NOW, cluster, context, grouped, told, with_options
+from tests.functional.doctor_cases import ACTIVE, NOW, SHADOW, cluster, context, grouped, told, with_options
 from tests.functional.saved_cluster import node, pod, workload
 
 DAY = 86400.0
@@ -324,3 +326,24 @@ def test_first_removals_are_listed_before_they_happen() -> None:
         plan, _ = plan_cluster(snapshot, ACTIVE, Memory(), NOW, 0, assume_unneeded_for=700.0)
         [finding] = check_removals(context(kube, snapshot=snapshot, plan=plan))
     assert finding.message.startswith("first removals in mode active: 2 nodes (a, b)")
+
+
+@each_row("policy, severity", [(SHADOW, "warn"), (ACTIVE, "info")], ids=["shadow", "active"])
+def test_machines_on_their_way_are_named_with_their_groups(policy: Policy, severity: str) -> None:
+    with cluster([node("a", "g")]) as (_, kube):
+        given = context(kube, policy)
+        coming = grouped(given.required_snapshot, target=3)
+        coming = grouped(coming, "unread", target=9, error="HTTP 503")
+        [machines] = check_machines(context(kube, policy, snapshot=coming))
+        arrived = list(check_machines(context(kube, policy, snapshot=grouped(given.required_snapshot))))
+    assert (machines.id, machines.severity) == ("DR35", severity)
+    assert machines.message.startswith("2 machines are on their way (web 2): ")
+    assert arrived == []
+
+
+def test_machine_that_could_not_be_created_is_not_on_its_way() -> None:
+    broken = Instance(id="exoscale://x", error=InstanceError("OutOfResources", "Sold", ""))
+    with cluster([node("a", "g")]) as (_, kube):
+        snapshot = context(kube, SHADOW).required_snapshot
+        snapshot = grouped(snapshot, target=1, instances=(broken,))
+        assert list(check_machines(context(kube, SHADOW, snapshot=snapshot))) == []

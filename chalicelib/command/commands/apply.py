@@ -26,6 +26,7 @@ from chalicelib.command.arguments import add_cluster_arguments
 from chalicelib.command.deployment_settings import settings_of
 from chalicelib.command.doctor.finding import DoctorContext, Severity
 from chalicelib.command.kubeconfig_files import kubeconfig_of
+from chalicelib.command.machines_on_their_way import asked_for, on_their_way, sentence
 from chalicelib.command.output import emit, warn
 from chalicelib.command.pass_requests import request_pass
 from chalicelib.command.policy_files import load_document, place_of, read_document
@@ -139,6 +140,7 @@ def _store(
     becomes_active = permitted(policy).act and not (old_policy is not None and permitted(old_policy).act)
     context = _doctor_context(args, policy, deployment) if becomes_active else None
     facts = _accepted(args, context) if context is not None else {}
+    _warn_of_own_machines(store, policy, old_policy)
     form = compiled(policy, text)
     try:
         version = store.policies.put(
@@ -209,6 +211,9 @@ def _accepted(args: argparse.Namespace, context: DoctorContext) -> dict[str, str
     are no errors. Raises InputErrors with the errors where no reason accepts them."""
     from chalicelib.command.doctor.registry import examine
 
+    lacking = on_their_way(context.snapshot) if context.snapshot is not None else {}
+    if lacking:
+        warn(f"{context.policy.name}: {sentence(lacking)}: Outscaler waits for them, as for nodes that it has bought")
     errors = [finding for finding in examine(context) if finding.severity is Severity.ERROR]
     if not errors:
         return {}
@@ -224,6 +229,23 @@ def _accepted(args: argparse.Namespace, context: DoctorContext) -> dict[str, str
     for finding in errors:
         warn(f"accepted: {finding.id} {finding.message}")
     return {"accepted": ", ".join(dict.fromkeys(finding.id for finding in errors)), "reason": reason}
+
+
+def _warn_of_own_machines(store: Store, policy: Policy, old_policy: Policy | None) -> None:
+    """Say which machines are on their way when a policy ceases to be active: another autoscaler that begins now does
+    not know that they come."""
+    if permitted(policy).act or old_policy is None or not permitted(old_policy).act:
+        return
+    from chalicelib.store.errors import StoreError
+
+    try:
+        bought = asked_for(store.memory.look(policy.name))
+    except StoreError as error:
+        warn(f"{policy.name}: whether machines are on their way is not known: {error}")
+        return
+    if bought:
+        rest = "start another autoscaler when they are nodes, or it buys them a second time"
+        warn(f"{policy.name}: {sentence(bought)}: {rest}")
 
 
 def _doctor_context(args: argparse.Namespace, policy: Policy, deployment: Deployment) -> DoctorContext | None:

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from chalicelib.command.doctor.finding import DoctorContext, Finding, Severity, finding, first_names
+from chalicelib.command.machines_on_their_way import on_their_way, sentence
+from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.kube.errors import NotFound
 from chalicelib.model.memory import GroupMemory
 from chalicelib.model.node import Node
@@ -165,6 +167,15 @@ def _place_keys(pod: PodClass) -> set[str]:
     keys = {*pod.node_selector, *(requirement.key for term in terms for requirement in term.expressions)}
     keys |= {spread.topology_key for spread in pod.spread}
     return keys | {term.topology_key for term in (*pod.pod_affinity, *pod.pod_anti_affinity)}
+
+
+def check_machines(context: DoctorContext) -> Iterator[Finding]:
+    """DR35: machines that are no nodes yet. Where passes act they are mostly their own."""
+    lacking = on_their_way(context.required_snapshot)
+    if lacking:
+        text = f"{sentence(lacking)}: a change of the autoscaler may buy them a second time"
+        severity = Severity.INFO if permitted(context.policy).act else Severity.WARNING
+        yield finding("DR35", text, severity=severity, groups=lacking)
 
 
 def check_removals(context: DoctorContext) -> Iterator[Finding]:

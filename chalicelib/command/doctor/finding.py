@@ -116,6 +116,7 @@ QUESTIONS: Mapping[str, Question] = {
     ),
     "DR33": Question("spot", _WARNING, "write spot: {}, or spot: {interruptions: report} to keep it so"),
     "DR34": Question("zones", _WARNING, "make a node group for each zone"),
+    "DR35": Question("machines", _WARNING, f"wait until each group has as many nodes as its size ({DOCS}/shadow.md)"),
 }
 """By id. For what each check looks is in its own text, and in docs/runbook.md."""
 

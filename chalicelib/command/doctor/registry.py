@@ -59,6 +59,7 @@ CHECKS: tuple[Check, ...] = (
     Check(("DR32",), cluster_state.check_removals),
     Check(("DR33",), cluster_state.check_spot),
     Check(("DR34",), cluster_state.check_zones),
+    Check(("DR35",), cluster_state.check_machines),
     # the vendors' accounts and groups
     Check(("DR10",), vendor_checks.check_claims),
     Check(("DR11",), vendor_checks.check_groups),

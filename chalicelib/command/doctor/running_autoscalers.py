@@ -27,12 +27,24 @@ _PROVIDER = re.compile(r"--cloud-provider(?![= ]external\b)")
 _NO_AUTOSCALER = re.compile(r"outscaler|controller-manager|kube-apiserver|kubelet|node-manager")
 _MOST = 200
 _MOST_LEASES = 50  # of one name
+_KIND = re.compile(r"[A-Za-z]{1,63}", re.ASCII)
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?", re.ASCII)
 
 
 class _ObjectName(msgspec.Struct, frozen=True):
     name: str = ""
     namespace: str = ""
+
+
+class _Owner(msgspec.Struct, frozen=True):
+    kind: str = ""
+    name: str = ""
+
+
+class _WorkloadMeta(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    owner_references: tuple[_Owner, ...] | None = None
 
 
 class _LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -72,7 +84,7 @@ class _WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
 class _Workload(msgspec.Struct, frozen=True):
     """A Deployment, StatefulSet or Pod."""
 
-    metadata: _ObjectName
+    metadata: _WorkloadMeta
     spec: _WorkloadSpec = _WorkloadSpec()
     status: _WorkloadStatus = _WorkloadStatus()
 
@@ -95,11 +107,13 @@ class HeldLease(msgspec.Struct, frozen=True):
 
 
 class RunningAutoscaler(msgspec.Struct, frozen=True):
-    """A workload of another autoscaler. place: kind namespace/name. image, words: its image and its command line."""
+    """A workload of another autoscaler. place: kind namespace/name. image, words: its image and its command line.
+    owner: kind and name of the object that has made it, "" for none."""
 
     place: str
     image: str
     words: tuple[str, ...]
+    owner: str = ""
 
     @property
     def namespace(self) -> str:
@@ -196,7 +210,16 @@ def _autoscalers(kind: str, client: KubeClient, path: str) -> Iterator[RunningAu
             for container in containers if runs else ():
                 words = (*(container.command or ()), *(container.args or ()))
                 if _is_autoscaler(container.image, words):
-                    yield RunningAutoscaler(f"{kind} {meta.namespace}/{meta.name}", container.image, words)
+                    place, owner = f"{kind} {meta.namespace}/{meta.name}", _owner(meta.owner_references or ())
+                    yield RunningAutoscaler(place, container.image, words, owner)
+
+
+def _owner(references: Sequence[_Owner]) -> str:
+    """Return kind and name of the first owner; "" for none, and for one that is not named as Kubernetes names are."""
+    for owner in references[:1]:
+        if _KIND.fullmatch(owner.kind) and _NAME.fullmatch(owner.name):
+            return f"{owner.kind} {owner.name}"
+    return ""
 
 
 def _is_autoscaler(image: str, words: Sequence[str]) -> bool:
@@ -226,16 +249,28 @@ def active(
     same = not workloads or any(_has_same_groups(context, workload) for workload in workloads)
     severity = Severity.ERROR if same and permitted(context.policy).act else Severity.INFO
     text = f"{what}: another autoscaler is at work {'on the same groups' if same else 'on other groups'}"
-    fix = stop
-    if workloads:
-        kind, _, place = workloads[0].place.partition(" ")
-        namespace, _, name = place.partition("/")
-        scaled = "sts" if kind == "StatefulSet" else "deploy"
-        fix = f"kubectl -n {quote(namespace)} scale {scaled} {quote(name)} --replicas=0"
+    fix = _how_to_stop(workloads[0]) if workloads else stop
     fix = fix if same else "nothing to do"
     return finding(
         "DR07", text, severity=severity, fix=fix, by=how, workloads=[workload.place for workload in workloads]
     )
+
+
+_SCALED = {"Deployment": "deploy", "StatefulSet": "sts"}
+
+
+def _how_to_stop(workload: RunningAutoscaler) -> str:
+    """Return how a workload is stopped. A Pod has no size: what has made it must go, or it comes again."""
+    kind, _, place = workload.place.partition(" ")
+    namespace, _, name = place.partition("/")
+    if kind in _SCALED:
+        return f"kubectl -n {quote(namespace)} scale {_SCALED[kind]} {quote(name)} --replicas=0"
+    owner_kind, _, owner = workload.owner.partition(" ")
+    if owner_kind == "Node":
+        return f"remove the manifest of the static Pod {place} from node {owner}"
+    if owner_kind:
+        return f"stop {owner_kind} {namespace}/{owner}, which runs Pod {place}"
+    return f"kubectl -n {quote(namespace)} delete pod {quote(name)}"
 
 
 def _has_same_groups(context: DoctorContext, running: RunningAutoscaler) -> bool:
