@@ -14,9 +14,10 @@ from chalicelib.model.operation import Operation, OperationKind, OperationState,
 from chalicelib.model.plan import TaintUpdate
 from chalicelib.model.policy import Options, Policy
 from chalicelib.model.timeouts import operation_timeout
-from chalicelib.plan.disruption.taint_updates import taint_updates
+from chalicelib.plan.disruption.taint_updates import TAKEN_BACK_AFTER, taint_updates
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from tests.builders import NOW, ClusterBuilder, cluster
+from tests.cases import each_row
 from tests.operations import new_operation
 
 SOFT = Taint(DELETION_CANDIDATE, "PreferNoSchedule", str(int(NOW) - 60))
@@ -155,3 +156,33 @@ def test_taints_of_nodes_without_a_readable_group_are_kept() -> None:
 def test_equal_cluster_states_give_equal_taint_updates_in_equal_order() -> None:
     build = cluster().node("b", group="g").node("a", group="g", taints=[SOFT]).group("g")
     assert found(build, "b") == found(build, "b")
+
+
+def after_hand_over(build: ClusterBuilder, acting_for: float) -> list[str]:
+    """The nodes whose hard taint is taken back by passes that have acted for this long."""
+    memory = Memory(acting_since=NOW - acting_for)
+    updates = taint_updates(build_cluster_state(build.snapshot(), Policy(name="c"), memory, NOW), ())
+    return [update.node for update in updates]
+
+
+@each_row(
+    "age, acting_for, expected",
+    [
+        (300.0, TAKEN_BACK_AFTER - 1, []),
+        (300.0, TAKEN_BACK_AFTER, ["n"]),
+        (TAKEN_BACK_AFTER - 20, TAKEN_BACK_AFTER, []),
+        (300.0, 3600.0, []),
+    ],
+    ids=["passes act for too short", "begun before passes act", "begun while they act", "begun an hour later"],
+)
+def test_removal_that_another_began_before_passes_act_is_taken_back(
+    age: float, acting_for: float, expected: list[str]
+) -> None:
+    assert after_hand_over(one(hard(age)), acting_for) == expected
+
+
+def test_removal_of_another_whose_pods_are_ending_is_not_taken_back() -> None:
+    draining = one(hard(300.0)).running("n", 1, "100m", pod={"deleted": NOW + 20})
+    assert after_hand_over(draining, 200.0) == []
+    stuck = one(hard(300.0)).running("n", 1, "100m", pod={"deleted": NOW - 400})
+    assert after_hand_over(stuck, 200.0) == ["n"]
