@@ -57,8 +57,9 @@ class OtherAutoscaler:
     """One replica. dead: no process runs, as after kill -9; its Lease ends by itself, and its status gets old.
 
     unneeded_for, delay_after_add: seconds. expander: `least-waste` or `random`. legacy: the status is the old text.
-    per_loop: how many groups grow in one loop. soft_taints: whether unneeded nodes are tainted. startup_taints: keys of
-    taints that it knows as passing. refused: groups of which the vendor has no machine. grown, removed, given_up: what
+    per_loop: how many groups grow in one loop. soft_taints: whether unneeded nodes are tainted. counts_others:
+    whether nodes that somebody else asked for are upcoming, which they are not for the real one. startup_taints: keys
+    of taints that it knows as passing. refused: groups of which the vendor has no machine. grown, removed, given_up: what
     it did, in order.
     """
 
@@ -77,11 +78,13 @@ class OtherAutoscaler:
         legacy: bool = False,
         per_loop: int = 1,
         soft_taints: bool = True,
+        counts_others: bool = True,
         seed: int = 0,
     ) -> None:
         self._kube, self._clock, self._control = kube, clock, control
         self._unneeded_for, self._delay_after_add, self._expander = unneeded_for, delay_after_add, expander
         self._legacy, self._per_loop, self._soft_taints = legacy, per_loop, soft_taints
+        self._counts_others = counts_others
         self._delay_after_delete, self._delay_after_failure = delay_after_delete, delay_after_failure
         self._startup_taints = startup_taints
         self._random = random.Random(seed)
@@ -203,6 +206,8 @@ class OtherAutoscaler:
         free = self._free()
         bins = list(free.values())
         for group in groups:  # a node that is starting counts as upcoming, one being removed does not
+            if not self._counts_others and not self._requested.get(group.id):
+                continue
             arrived = sum(node in free or self._is_leaving(node) or self._has_arrived(node) for node in group.nodes)
             bins += [group.room] * (group.target - arrived)
         left = [pod for pod in pending if not _take(bins, _requests(pod))]

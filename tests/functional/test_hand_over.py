@@ -10,6 +10,7 @@ from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi.controller import CapiControllerSettings
 from infra.emulators.controllers.capi.machines import MachineTimes
 from infra.emulators.controllers.manager import Pace
+from tests.cases import each_row
 from tests.functional.test_shadow_comparison import OPTIONS, WORKERS, SharedCluster
 from tests.scenario.policies import document
 
@@ -74,6 +75,23 @@ def test_growths_with_slow_machines_in_shadow_are_no_extra_of_ours() -> None:
             world.minutes(20)
         assert [(group, count) for _, group, count in world.other.grown] == [(WORKERS, 2)] * 3
         assert {str(verdict) for verdict in world.verdicts} == {"same"}
+
+
+@each_row("wait, bought_again", [(False, True), (True, False)], ids=["at once", "once they are nodes"])
+def test_way_back_waits_until_own_machines_are_nodes(wait: bool, bought_again: bool) -> None:
+    with SharedCluster(SLOW, counts_others=False) as world:
+        world.other.dead = True
+        world.apply_policy(document(options=OPTIONS))
+        world.seed(objects.machine_deployment("workers", 2, 1, 12), objects.deployment("base", replicas=2, cpu="2500m"))
+        world.minutes(16)
+        world.seed(objects.deployment("web", replicas=3, cpu="3"))
+        world.minutes(3)
+        assert bought(world)
+        world.apply_policy(document(mode="shadow", options=OPTIONS))
+        world.minutes(14 if wait else 1)
+        world.other.dead = False
+        world.minutes(5)
+        assert bool(world.other.grown) is bought_again
 
 
 def test_own_acts_before_the_way_back_are_no_acts_of_the_other() -> None:

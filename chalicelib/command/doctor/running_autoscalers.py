@@ -259,13 +259,13 @@ def active(
 _SCALED = {"Deployment": "deploy", "StatefulSet": "sts"}
 
 
-def _how_to_stop(workload: RunningAutoscaler) -> str:
-    """Return how a workload is stopped. A Pod has no size: what has made it must go, or it comes again."""
-    kind, _, place = workload.place.partition(" ")
+def _how_to_stop(autoscaler: RunningAutoscaler) -> str:
+    """Return how an autoscaler is stopped. A Pod has no size: what has made it must go, or it comes again."""
+    kind, _, place = autoscaler.place.partition(" ")
     namespace, _, name = place.partition("/")
     if kind in _SCALED:
         return f"kubectl -n {quote(namespace)} scale {_SCALED[kind]} {quote(name)} --replicas=0"
-    owner_kind, _, owner = workload.owner.partition(" ")
+    owner_kind, _, owner = autoscaler.owner.partition(" ")
     if owner_kind == "Node":
         return f"remove the manifest of the static Pod {place} from node {owner}"
     if owner_kind:

@@ -52,8 +52,8 @@ def _stale_taints(nodes: list[Node], state: ClusterState) -> Iterator[TaintUpdat
     """Return hard taints without an open operation. A taint with our annotation is removed as soon as its operation is
     over, and the node is uncordoned if the annotation says that the cordon is ours. A taint of another program is
     left until it must be stale, or that program is gone; then its cordon is removed too, as Cluster Autoscaler does. A
-    node whose instance the vendor is still removing keeps its taint, even after our operation has stopped waiting for
-    it: pods placed on it now would die with it."""
+    node whose instance the vendor is still removing keeps its taint, even after our operation has stopped waiting:
+    pods placed on it now would die with it."""
     open_ids = frozenset(operation.spec.id for operation in state.memory.operations if operation.is_open)
     deleted = frozenset(
         name
