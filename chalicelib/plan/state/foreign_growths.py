@@ -121,7 +121,8 @@ def _with_growth(group: NodeGroupState, state: ClusterState) -> GroupMemory:
 
 def _is_unknown(memory: GroupMemory) -> bool:
     """Return whether no pass has read the group, or others may have done anything with it since one has."""
-    return memory.first_seen <= 0.0 or memory.control is Control.LEFT
+    is_read = msgspec.structs.replace(memory, control=Control.OWN) != GroupMemory()
+    return not is_read or memory.control is Control.LEFT
 
 
 def _lacking(group: NodeGroupState, state: ClusterState) -> int:

@@ -143,7 +143,7 @@ def test_blocked_group_does_not_block_other_groups() -> None:
     build.group("full", max=0, template=node("t", "8")).group("small", template=node("t", "500m"))
     build.group("good", template=node("t", "8")).running("sick-0", 1, "1", owner="filler").pending(2, "4")
     failed = Backoff(duration=300, until=NOW + 60, last_failed=NOW - 240, cls="OutOfStock", message="sold out")
-    memory = Memory(groups={"failed": GroupMemory(backoff=failed)})
+    memory = Memory(groups={"failed": GroupMemory(backoff=failed), "sick": GroupMemory(target=9)})
     assert growth(build.plan(memory)) == {"good": (1, 2)}
     build.groups = [group for group in build.groups if group.id != "good"]
     assert words(build.plan(memory)) == {

@@ -417,7 +417,7 @@ def test_machine_that_the_vendor_deletes_already_is_left_alone() -> None:
     [instance] = group.instances
     deleting = msgspec.structs.replace(instance, state=InstanceState.DELETING)
     build.groups = [msgspec.structs.replace(group, instances=(deleting,))]
-    plan, _ = decide(build)
+    plan, _ = decide(build, memory=Memory(groups={"g": GroupMemory(target=1)}))
     assert (plan.removals, growth(plan)) == ((), {"g": (1, 2)})
 
 
