@@ -38,6 +38,8 @@ def with_cooldowns(ledger: Ledger | None, this_pass: Pass) -> Memory:
     memory = this_pass.before
     if ledger is None or this_pass.at <= ledger.seen.at or ledger.seen.dead:
         return memory
+    if memory.watching_since > ledger.seen.at:  # passes acted since, or there were none
+        return memory
     observation = observe(this_pass, ledger.seen)
     if observation.dead:
         return memory

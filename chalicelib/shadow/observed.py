@@ -257,8 +257,11 @@ def removals(last_observation: Observation, deleting: dict[str, float], this_pas
         decrease = last.targets.get(group.id, 0) - group.target
         if group.error or decrease <= 0:
             continue
-        absent = [node for node in last.nodes.get(group.id, ()) if node not in existing]
-        decrease -= sum(node in deleting for node in absent)
+        nodes_before = last.nodes.get(group.id, ())
+        absent = [node for node in nodes_before if node not in existing]
+        # The target may have fallen for a node with a hard taint while it still existed.
+        fallen_before = max(0, len(nodes_before) - last.targets.get(group.id, 0))
+        decrease -= max(0, sum(node in deleting for node in absent) - fallen_before)
         uncounted = [node for node in absent if node not in deleting and node not in own]
         uncounted.sort(key=lambda node: (node not in last.soft, node))
         removed += [

@@ -36,6 +36,16 @@ def test_removal_of_a_node_that_was_unneeded_for_its_time_is_the_same() -> None:
     assert [(match.verdict, match.node) for match in shadow.matches] == [(ShadowVerdict.SAME, "w-1")]
 
 
+def test_removal_after_one_whose_size_fell_before_its_node_went_counts() -> None:
+    shadow = ShadowPasses()
+    for minute in range(10):
+        shadow.look(fleet("w-0", "w-1", "w-2"), minute, status(minute, candidates=1))
+    # The size has fallen, and the first node is still there.
+    shadow.look(fleet("w-0", "w-1", "w-2", taints={"w-1": (hard(9.9),)}, target=2), 10, status(10, candidates=1))
+    shadow.look(fleet("w-0", empty="", target=1), 11, status(11, candidates=1))
+    assert {match.node for match in shadow.matches} == {"w-1", "w-2"}
+
+
 def test_removal_before_our_timer_ends_is_later() -> None:
     shadow = ShadowPasses()
     for minute in range(4):
