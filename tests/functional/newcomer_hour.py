@@ -129,7 +129,7 @@ class Hour:
 
     def stop_autoscaler(self) -> None:
         """`kubectl -n kube-system scale deployment cluster-autoscaler --replicas=0`, and a wait for its lease."""
-        self.world.other.dead = True
+        self.world.other.stop()
         self.scale("cluster-autoscaler", 0, "kube-system")
         self.world.step(180)
 
