@@ -57,10 +57,10 @@ class OtherAutoscaler:
     """One replica. dead: no process runs, as after kill -9; its Lease ends by itself, and its status gets old.
 
     unneeded_for, delay_after_add: seconds. expander: `least-waste` or `random`. legacy: the status is the old text.
-    per_loop: how many groups grow in one loop. soft_taints: whether unneeded nodes are tainted. counts_others:
-    whether nodes that somebody else asked for are upcoming, which they are not for the real one. startup_taints: keys
-    of taints that it knows as passing. refused: groups of which the vendor has no machine. grown, removed, given_up: what
-    it did, in order.
+    per_loop: how many groups grow in one loop. soft_taints: whether unneeded nodes are tainted. counts_others: whether
+    nodes that somebody else asked for are upcoming, which they are not for the real one. startup_taints: keys of taints
+    that it knows as passing. refused: groups of which the vendor has no machine. grown, removed, given_up: what it did,
+    in order.
     """
 
     def __init__(

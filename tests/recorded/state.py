@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.model.memory import Memory, NodeMemory, Replacement
+from chalicelib.model.memory import Control, GroupMemory, Memory, NodeMemory, Replacement
 from chalicelib.model.operation import OperationKind, OperationState
 from chalicelib.model.operation_document import OperationDocument, from_document
 from chalicelib.model.pass_footprint import PassMemory
@@ -57,10 +57,12 @@ def bed() -> tuple[Any, Store, ManualClock]:
 
 def values() -> dict[str, Any]:
     """JSON of what is stored: the recorded values, with what the types have now and the recording has not. Enumerations
-    that have got a word get as many nodes, replacements or operations as have all words."""
+    that have got a word get as many groups, nodes, replacements or operations as have all words."""
     old = recorded()["given"]
     filler = Filler(FIRST_OF_NEW, known=words_in(old["memory"], Memory)[0])
     memory = filler.completed({"replacements": {}, **old["memory"]}, Memory)
+    for at in range(len(memory["groups"]), len(Control)):
+        memory["groups"][f"group-{at}"] = filler.value(GroupMemory)
     for at in range(len(memory["nodes"]), _most_words(NodeMemory)):
         memory["nodes"][f"node-{at}"] = filler.value(NodeMemory)
     if len(memory["replacements"]) < (count := _most_words(Replacement, besides=NodeMemory)):
