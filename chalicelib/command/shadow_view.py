@@ -37,7 +37,7 @@ HAND_OVER = (
     "2. wait until its lease is over: kubectl -n kube-system get lease cluster-autoscaler (15s after its last renewal)",
     "3. wait until each group has as many nodes as its size: outscaler doctor FILE --only machines",
     "4. set mode: active in the policy (and nodeDeletionCandidateTtl: 30m for this day), then run outscaler apply FILE",
-    "Way back: set mode: shadow, run outscaler apply FILE, wait as in step 3, and scale cluster-autoscaler to 1 replica.",
+    "Way back: set mode: shadow, run outscaler apply FILE, wait as in step 3, then scale cluster-autoscaler to 1.",
 )
 _DAY = 86400.0
 _WIDEST = 60  # characters of a detail in the table; -o json has all
