@@ -79,7 +79,7 @@ def test_growths_with_slow_machines_in_shadow_are_no_extra_of_ours() -> None:
 
 @each_row("wait, bought_again", [(False, True), (True, False)], ids=["at once", "once they are nodes"])
 def test_way_back_waits_until_own_machines_are_nodes(wait: bool, bought_again: bool) -> None:
-    with SharedCluster(SLOW, counts_others=False) as world:
+    with SharedCluster(pace=SLOW, counts_others=False) as world:
         world.other.dead = True
         world.apply_policy(document(options=OPTIONS))
         world.seed(objects.machine_deployment("workers", 2, 1, 12), objects.deployment("base", replicas=2, cpu="2500m"))
