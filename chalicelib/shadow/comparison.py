@@ -10,6 +10,7 @@ from collections.abc import Set
 
 import msgspec
 
+from chalicelib.model.memory import NodeMemory
 from chalicelib.model.plan import Plan
 from chalicelib.plan.prices import price_book
 from chalicelib.shadow import verdicts
@@ -107,7 +108,8 @@ def advance(ledger: Ledger | None, this_pass: Pass) -> Step:
     ledger = _wanted_nodes(ledger, this_pass)
     is_silent = this_pass.at - this_pass.known_until(last) > LATE
     if (observation.soft or not observation.candidates) and not is_silent:
-        ledger = sample(ledger, set(this_pass.plan.unneeded), set(observation.soft), this_pass.at)
+        own_nodes, their_nodes = _unneeded_nodes(observation, this_pass)
+        ledger = sample(ledger, own_nodes, their_nodes, this_pass.at)
     return Step(_with_observation(ledger, observation, this_pass, dead=silent), question)
 
 
@@ -130,6 +132,20 @@ def _observed_anew(ledger: Ledger, observation: Observation, this_pass: Pass) ->
     )
     anew = _with_observation(anew, observation, this_pass, dead=this_pass.at - last.at)
     return _wanted_nodes(_planned_removals(anew, observation, this_pass), this_pass)
+
+
+def _unneeded_nodes(observation: Observation, this_pass: Pass) -> tuple[set[str], set[str]]:
+    """Return the nodes that are unneeded for our plan, and those that are for the other autoscaler. Those that are so
+    since less than one interval, for either, are left out: both do not look at the same instant."""
+    known, latest_begin = this_pass.before.nodes, this_pass.at - verdicts.INTERVAL
+    own_nodes, their_nodes = set(this_pass.plan.unneeded), set(observation.soft)
+    young = {node for node in their_nodes if observation.soft[node] > latest_begin}
+    young |= {node for node in own_nodes if not 0.0 < _unneeded_since(known.get(node)) <= latest_begin}
+    return own_nodes - young, their_nodes - young
+
+
+def _unneeded_since(memory: NodeMemory | None) -> float:
+    return memory.unneeded_since if memory is not None else 0.0
 
 
 def _with_observation(ledger: Ledger, observation: Observation, this_pass: Pass, *, dead: float = 0.0) -> Ledger:

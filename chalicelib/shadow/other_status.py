@@ -24,7 +24,7 @@ LONGEST = 1_000_000  # characters; a ConfigMap holds no more
 MOST_GROUPS = 2000
 DEAD_AFTER = 300.0
 """Seconds without an update after which Cluster Autoscaler counts as stopped."""
-IN_PROGRESS, UNHEALTHY, BACKOFF, NO_ACTIVITY = "InProgress", "Unhealthy", "Backoff", "NoActivity"
+IN_PROGRESS, UNHEALTHY, BACKOFF = "InProgress", "Unhealthy", "Backoff"
 INITIALIZING = "Initializing"
 """What a new process reports before its first loop."""
 ONE_LOOP = 10.0

@@ -76,6 +76,11 @@ EXCEPTIONS = (
         "chalicelib/providers/huaweicloud/api.py", ("desired_node_count",),
         "fields of a request",
     ),
+    UnusedException(
+        "chalicelib/shadow/records.py",
+        ("wanted_at", "resumed"),
+        "fields of stored rows: the place of one in rows of earlier releases, and a change that makes a row be written",
+    ),
     UnusedException("chalicelib/store/tables.py", ("attr_type", "deserialize"), "PynamoDB reads and calls these"),
     UnusedException("infra/aws/artifact.py", ("compress_type", "external_attr"), "fields of an entry of a zip"),
     UnusedException("infra/aws/template_check.py", ("BOTO_SESSION_REGION_NAME",), "a setting of cfn-lint"),

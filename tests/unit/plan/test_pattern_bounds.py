@@ -13,7 +13,7 @@ from chalicelib.policy import priority_configmap
 from chalicelib.providers.clusterapi.models import (
     CapiResource,
     MachineTemplate,
-    Metadata,
+    ResourceMetadata,
     ResourceSpec,
     TemplateMetadata,
 )
@@ -56,7 +56,7 @@ def test_thousand_ordinary_priority_patterns_are_accepted() -> None:
 def test_label_pattern_with_catastrophic_backtracking_costs_no_time(pattern: str) -> None:
     settings = read_settings({"clusterName": "c", "syncMachineLabels": pattern})
     labels = {"a" * length + "!": "x" for length in range(20, 300)}
-    resource = CapiResource(Metadata("r"), ResourceSpec(template=MachineTemplate(TemplateMetadata(labels))))
+    resource = CapiResource(ResourceMetadata("r"), ResourceSpec(template=MachineTemplate(TemplateMetadata(labels))))
     started = time.process_time()
     template_labels("t", "MachineDeployment", resource, settings, None, Infrastructure())
     assert time.process_time() - started < 10.0

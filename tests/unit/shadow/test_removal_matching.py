@@ -134,6 +134,17 @@ def test_overlap_of_unneeded_nodes_is_sampled() -> None:
     assert sum(day.overlap) == day.overlap[-1] == 3  # after 1, 11 and 21 minutes
 
 
+def test_nodes_that_just_became_unneeded_are_no_difference_in_the_overlap() -> None:
+    shadow = ShadowPasses()
+    for minute in range(25):
+        # It taints a new node for which pods are on their way.
+        taints = {"w-2": (soft(minute - 0.2),), "w-1": (soft(0),)}
+        shadow.look(fleet("w-0", "w-1", "w-2", taints=taints), minute, status(minute, candidates=1))
+    assert shadow.ledger is not None
+    [day] = shadow.ledger.days.values()
+    assert sum(day.overlap) == day.overlap[-1] == 3
+
+
 def test_samples_of_the_overlap_do_not_depend_on_other_changes() -> None:
     shadow = ShadowPasses()
     for minute in range(61):
