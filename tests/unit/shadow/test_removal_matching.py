@@ -138,7 +138,7 @@ def test_nodes_that_just_became_unneeded_are_no_difference_in_the_overlap() -> N
     shadow = ShadowPasses()
     for minute in range(25):
         # It taints a new node for which pods are on their way.
-        taints = {"w-2": (soft(minute - 0.2),), "w-1": (soft(0),)}
+        taints: dict[str, tuple[Taint, ...]] = {"w-2": (soft(minute - 0.2),), "w-1": (soft(0),)}
         shadow.look(fleet("w-0", "w-1", "w-2", taints=taints), minute, status(minute, candidates=1))
     assert shadow.ledger is not None
     [day] = shadow.ledger.days.values()
