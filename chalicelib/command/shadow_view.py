@@ -35,7 +35,7 @@ MOST_SHOWN = 20
 HAND_OVER = (
     "1. kubectl -n kube-system scale deployment cluster-autoscaler --replicas=0",
     "2. wait until its lease is over: kubectl -n kube-system get lease cluster-autoscaler (15s after its last renewal)",
-    "3. wait until each group has as many nodes as its size: outscaler doctor FILE --only machines",
+    "3. wait until each group has as many nodes as its size: outscaler doctor --policy FILE --only machines",
     "4. set mode: active in the policy (and nodeDeletionCandidateTtl: 30m for this day), then run outscaler apply FILE",
     "Way back: set mode: shadow, run outscaler apply FILE, wait as in step 3, then scale cluster-autoscaler to 1.",
 )

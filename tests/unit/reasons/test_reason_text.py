@@ -10,7 +10,7 @@ from chalicelib.command import explain_group, explain_pod, plan_output
 from chalicelib.command.explain_view import ExplainContext
 from chalicelib.command.output import Table
 from chalicelib.command.plan_inputs import PlanInputs, PlannedCase
-from chalicelib.model.memory import Memory
+from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.node import Taint
 from chalicelib.model.plan import GroupVerdict, Plan, UnschedulablePods
 from chalicelib.model.policy import Policy
@@ -181,7 +181,6 @@ def test_reason_against_a_group_whose_nodes_are_large_enough(
             "not ready for scale-up (no node template: no machine type)",
             id="no-template",
         ),
-        pytest.param({"target": 9}, {}, "not ready for scale-up (9 nodes are missing)", id="unhealthy"),
         pytest.param({}, {"max_nodes_total": 1}, "max total nodes in cluster reached (maxNodesTotal 1)", id="nodes"),
         pytest.param(
             {},
@@ -194,6 +193,13 @@ def test_reason_against_a_group_whose_nodes_are_large_enough(
 def test_reason_why_a_group_is_not_considered(group: dict[str, Any], options: dict[str, Any], sentence_: str) -> None:
     build = cluster().node("full", "0").group("g", **{"template": node("t", "8"), **group}).pending(1, "1")
     assert _said(build, **options) == {"g": [sentence_]}
+
+
+def test_reason_of_a_group_that_lacks_nodes_for_which_no_pass_waits_any_more() -> None:
+    build = cluster().node("full", "0").group("g", template=node("t", "8"), target=9).pending(1, "1")
+    known = Memory(groups={"g": GroupMemory(target=9, first_seen=NOW - 3600.0)})
+    [reason] = verdict(build.plan(known)).reasons["g"]
+    assert sentence(reason) == "not ready for scale-up (9 nodes are missing)"
 
 
 def test_each_pod_class_has_its_own_reasons_for_every_group() -> None:
