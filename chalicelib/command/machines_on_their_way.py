@@ -1,4 +1,4 @@
-"""Machines that were asked for and are no nodes yet: whoever takes a cluster over may buy them a second time."""
+"""Machines that were requested and are no nodes yet: another autoscaler may buy them a second time."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def test_active_is_stored_with_a_warning_while_machines_are_on_their_way(
 
 
 @pytest.mark.parametrize("mode", ["shadow", "off"])
-def test_a_policy_ceases_to_be_active_with_a_warning_while_own_machines_are_on_their_way(
+def test_policy_that_ceases_to_be_active_names_own_machines_on_their_way(
     store: Store, cluster: tuple[ApiServer, Path], tmp_path: Path, capsys: Said, mode: str
 ) -> None:
     assert main(["apply", policy(tmp_path, "active"), "--kubeconfig", str(cluster[1]), "--vpc"]) == 0
@@ -215,7 +215,7 @@ def test_without_a_kubeconfig_the_deployment_s_secret_is_used(
 STATUS = ("configmaps", "cluster-autoscaler-status", "kube-system")
 
 
-def test_policy_that_becomes_active_makes_the_status_again_that_cluster_autoscaler_has_deleted(
+def test_policy_that_becomes_active_makes_the_deleted_status_again(
     store: Store, cluster: tuple[ApiServer, Path], tmp_path: Path, capsys: Said
 ) -> None:
     file, kubeconfig = policy(tmp_path, "active"), ("--kubeconfig", str(cluster[1]), "--vpc")

@@ -57,7 +57,7 @@ def test_time_after_cluster_autoscaler_was_asked_to_end_is_left_out(legacy: bool
 
 
 @BOTH_FORMS
-def test_time_after_cluster_autoscaler_was_killed_is_left_out_from_its_last_status_on(legacy: bool) -> None:
+def test_time_after_a_kill_is_left_out_from_the_last_status_on(legacy: bool) -> None:
     with SharedCluster(legacy=legacy) as world:
         world.begin()
         world.other.dead = True

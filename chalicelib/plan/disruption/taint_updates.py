@@ -77,8 +77,8 @@ def _stale_taints(nodes: list[Node], state: ClusterState) -> Iterator[TaintUpdat
 
 
 def _is_abandoned(node: Node, value: str, state: ClusterState) -> bool:
-    """Return whether nobody finishes a removal that another autoscaler had begun before these passes began to act. That
-    autoscaler was stopped before. One that runs all the same evicts pods, so a pod that ends there is a sign of it."""
+    """Return whether another autoscaler had begun a removal before these passes began to act, and does not finish it.
+    One that still runs evicts pods, so a pod that ends there is a sign of it."""
     since = state.memory.acting_since
     if not since or not _is_instant(value) or int(value) > since or state.now - since < TAKEN_BACK_AFTER:
         return False

@@ -37,8 +37,8 @@ _AT_ONCE = 60.0
 
 def left(memory: Memory) -> Memory:
     """Return the memory of a cluster that no pass looks at for a time."""
-    nobody = _since(memory, acting=0.0, watching=0.0)
-    return _controlled(nobody, dict.fromkeys(memory.groups, Control.LEFT))
+    unwatched = _since(memory, acting=0.0, watching=0.0)
+    return _controlled(unwatched, dict.fromkeys(memory.groups, Control.LEFT))
 
 
 def with_others(memory: Memory, last_success: float, scan_interval: float, now: float, *, act: bool) -> Memory:

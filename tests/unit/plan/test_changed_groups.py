@@ -114,7 +114,7 @@ def test_vendor_wins_over_a_row_of_an_earlier_release_in_what_it_states(
 
 
 @pytest.mark.parametrize("states_taints", [True, False])
-def test_taint_that_went_before_a_row_had_statements_is_gone_where_the_vendor_names_all(states_taints: bool) -> None:
+def test_old_taint_is_gone_where_the_vendor_names_all_taints(states_taints: bool) -> None:
     story = emptied(of(taints=[taint("old")]), old_row=True)
     changed(story, of())
     story.groups["g"].more["states_taints"] = states_taints

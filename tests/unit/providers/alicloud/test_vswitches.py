@@ -81,7 +81,7 @@ def test_alicloud_zones_of_vswitches_are_read_once_in_a_week() -> None:
     assert vswitch_calls(ess) == [f"vsw-{ZONE_H}", f"vsw-{ZONE_I}"]
 
 
-def test_alicloud_key_without_the_permission_knows_the_zones_of_instances_and_says_so() -> None:
+def test_alicloud_key_without_the_permission_knows_zones_of_instances_only() -> None:
     ess = account(ZONE_H, ZONE_I, size=1)
     without_permission(ess)
     observation = ess.build().observe(())
