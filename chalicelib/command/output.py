@@ -31,6 +31,8 @@ JSONPATH = "jsonpath="
 FIRST = 1.0
 """Seconds before the first line of `progress`, and between its updates."""
 _GAP = "   "
+_INDENT = "  "
+_FOLD = "…"
 _ERASE = "\r\x1b[K"
 _STYLES = (
     (re.compile(r"(?i)error\Z|refused|failed|missed"), "red"),
@@ -59,7 +61,8 @@ class Styled(str):
 class Table(msgspec.Struct, frozen=True):
     """Rows of text under column names. Without rows it prints `empty`, and is omitted if `empty` is empty as well.
 
-    right: indexes of right-aligned numeric columns.
+    right: indexes of right-aligned numeric columns. notes: indexes of columns with sentences; a terminal on which not
+    every row fits one line shows them below their row.
     """
 
     columns: tuple[str, ...]
@@ -67,6 +70,7 @@ class Table(msgspec.Struct, frozen=True):
     title: str = ""
     right: frozenset[int] = frozenset()
     empty: str = ""
+    notes: frozenset[int] = frozenset()
 
 
 Block = Table | str  # a str is printed as it is
@@ -102,7 +106,7 @@ def warn(text: str) -> None:
 def show(blocks: Iterable[Block], out: TextIO | None = None) -> None:
     """Print the blocks with an empty line between them."""
     out = out or sys.stdout
-    width = shutil.get_terminal_size().columns if _is_terminal(out) else 0
+    width = shutil.get_terminal_size().columns if is_terminal(out) else 0
     texts = []
     for block in blocks:
         if isinstance(block, str):
@@ -162,48 +166,106 @@ def _fitting_table(table: Table, width: int, out: TextIO) -> str:
     """Return the table in this width. No word is broken: where the longest words of all columns do not fit beside each
     other, each row is a block of lines."""
     from rich.console import Console
-    from rich.table import Table as Columns
     from rich.text import Text
 
-    head, *rows = _printable_rows(table)
-    cells = [
-        [Text(text, style_of(cell)) for text, cell in zip(*both, strict=True)]
-        for both in zip(rows, table.rows, strict=True)
+    rows = _printable_rows(table)
+    beside = _columns_beside(table, rows, width)
+    head, *cells = [[row[index] for index in beside] for row in rows]
+    styled = [
+        [Text(text, style_of(row[index])) for text, index in zip(texts, beside, strict=True)]
+        for texts, row in zip(cells, table.rows, strict=True)
     ]
-    widths, right = _column_widths([head, *rows], width), table.right
+    widths = _column_widths([head, *cells], width)
+    right = [position for position, index in enumerate(beside) if index in table.right]
+    parts: list[Any] = []
+    if len(beside) < len(table.columns):
+        for number, row in enumerate(styled):
+            parts.append(_grid(head, [row], widths, right, show_header=number == 0))
+            parts += map(Text, _notes_below(table, rows[number + 1], width))
+    elif widths:
+        parts.append(_grid(head, styled, widths, right, show_header=True))
+    else:
+        parts.append(_row_by_row(head, styled, width))
+    needed = max(map(columns, head)) + _longest_word(rows)
+    console = Console(
+        file=out,
+        width=max(width, needed) + 2 * len(_GAP),  # rich pads each column
+        color_system="standard" if has_colour(out) else None,
+    )
+    with console.capture() as capture:
+        if table.title:
+            console.print(Text(printable(table.title), "bold"), width=width)
+        for part in parts:
+            console.print(part)
+    return "".join(_PADDING.sub(_reset, line) + "\n" for line in capture.get().splitlines())
+
+
+def _columns_beside(table: Table, rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Return the indexes of the columns that stand beside each other: without the notes, where a row with them takes
+    several lines."""
+    everything = list(range(len(table.columns)))
+    without_notes = [index for index in everything if index not in table.notes]
+    one_line = sum(_natural_widths(rows)) + len(_GAP) * (len(everything) - 1)
+    fits = bool(_column_widths([[row[index] for index in without_notes] for row in rows], width))
+    return without_notes if one_line > width and fits else everything
+
+
+def _notes_below(table: Table, row: Sequence[str], width: int) -> list[str]:
+    """Return the notes of a row as lines, with the names of their columns."""
+    notes = [f"{printable(table.columns[index])}: {row[index]}" for index in sorted(table.notes) if row[index]]
+    return textwrap.wrap(
+        "; ".join(notes),
+        width,
+        initial_indent=_INDENT,
+        subsequent_indent=_INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _grid(
+    head: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    widths: Sequence[int],
+    right: Iterable[int],
+    *,
+    show_header: bool,
+) -> Any:
+    """Return rich's table of these rows, in columns of these widths."""
+    from rich.table import Table as Columns
+
     grid = Columns(
         box=None,
         padding=(0, len(_GAP), 0, 0),
         pad_edge=False,
         header_style="bold",
-        show_header=bool(widths),
+        show_header=show_header,
     )
-    if not widths:
-        cells = [
-            [Text(name, "bold"), cell] for row in cells for name, cell in zip(("", *head), (Text(), *row), strict=True)
-        ][1:]
-        names = max(map(columns, head))
-        longest = max(columns(word) for row in rows for cell in row for word in cell.split() or [""])
-        right, head, widths = frozenset(), ("", ""), [names, max(longest, width - names - len(_GAP))]
-    for index, (name, column_width) in enumerate(zip(head, widths, strict=True)):
-        grid.add_column(name, width=column_width, justify="right" if index in right else "left")
-    for row in cells:
+    for index, (name, width) in enumerate(zip(head, widths, strict=True)):
+        grid.add_column(name, width=width, justify="right" if index in right else "left")
+    for row in rows:
         grid.add_row(*row)
-    console = Console(
-        file=out,
-        width=max(width, sum(widths) + len(_GAP) * len(widths)),
-        color_system="standard" if has_colour(out) else None,
-    )
-    with console.capture() as capture:
-        if table.title:
-            console.print(Text(printable(table.title), "bold"))
-        console.print(grid)
-    return "".join(_PADDING.sub(_reset, line) + "\n" for line in capture.get().splitlines())
+    return grid
+
+
+def _row_by_row(head: Sequence[str], rows: Sequence[Sequence[Any]], width: int) -> Any:
+    """Return rich's table in which each cell is a line with its column's name."""
+    from rich.text import Text
+
+    pairs = [[Text(name, "bold"), cell] for row in rows for name, cell in zip(("", *head), (Text(), *row), strict=True)]
+    names = max(map(columns, head))
+    longest = _longest_word([[cell.plain for cell in row] for row in rows])
+    widths = [names, max(longest, width - names - len(_GAP))]
+    return _grid(("", ""), pairs[1:], widths, (), show_header=False)
 
 
 def _reset(padding: re.Match[str]) -> str:
     """Return what ends the colours of a line in place of its padding."""
     return "\x1b[0m" if "\x1b" in padding[0] else ""
+
+
+def _longest_word(rows: Iterable[Sequence[str]]) -> int:
+    return max(columns(word) for row in rows for cell in row for word in cell.split() or [""])
 
 
 def _natural_widths(rows: Sequence[Sequence[str]]) -> list[int]:
@@ -228,16 +290,71 @@ def _column_widths(rows: Sequence[Sequence[str]], width: int) -> list[int]:
     return widths
 
 
+# -- long names
+
+
+def folded(names: Iterable[str], most: int) -> dict[str, str]:
+    """Return name -> its text of `most` characters, `gke-prod…x7k2m` for a longer one. No two texts are equal: names
+    of which both ends are equal are folded elsewhere, or are longer."""
+    distinct = sorted(set(names))
+    texts = {name: name for name in distinct if len(name) <= most}
+    alike: dict[str, list[str]] = {}
+    for name in distinct:
+        if len(name) > most:
+            alike.setdefault(_fold(name, most, _middle(most)), []).append(name)
+    taken = set(texts)
+    for group in alike.values():
+        own_texts = _distinct_folds(group, most, taken)
+        taken.update(own_texts)
+        texts.update(zip(group, own_texts, strict=True))
+    return texts
+
+
+def _distinct_folds(names: list[str], most: int, taken: set[str]) -> list[str]:
+    """Return the first texts of these names that differ from each other and from those taken."""
+    length, longest = most, max(map(len, names))
+    while length < longest:
+        middle = _middle(length)
+        for head in sorted(range(1, length - 1), key=lambda head: abs(head - middle)):
+            texts = [_fold(name, length, head) for name in names]
+            if len(set(texts)) == len(names) and taken.isdisjoint(texts):
+                return texts
+        length *= 2
+    return names
+
+
+def _middle(length: int) -> int:
+    return (length - len(_FOLD)) // 2
+
+
+def _fold(name: str, length: int, head: int) -> str:
+    """Return the first `head` characters and the last ones, in `length` characters."""
+    tail = length - head - len(_FOLD)
+    return name if len(name) <= length else f"{name[:head]}{_FOLD}{name[len(name) - tail :]}"
+
+
+def is_fold_of(text: str, name: str) -> bool:
+    """Return whether the text is a folded form of the name."""
+    head, fold, tail = text.partition(_FOLD)
+    return (
+        bool(head and fold and tail)
+        and len(head) + len(tail) < len(name)
+        and name.startswith(head)
+        and name.endswith(tail)
+    )
+
+
 # -- text on a stream
 
 
-def _is_terminal(stream: TextIO) -> bool:
+def is_terminal(stream: TextIO) -> bool:
+    """Return whether tables on this stream fit its width."""
     return stream.isatty() and os.environ.get("TERM", "") not in {"dumb", ""}
 
 
 def has_colour(stream: TextIO) -> bool:
     """Return whether text on this stream may be coloured: a terminal, without NO_COLOR (https://no-color.org)."""
-    return _is_terminal(stream) and not os.environ.get("NO_COLOR")
+    return is_terminal(stream) and not os.environ.get("NO_COLOR")
 
 
 def as_error(text: str, stream: TextIO) -> str:

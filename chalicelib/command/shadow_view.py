@@ -6,16 +6,16 @@ becomes active.
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from statistics import median
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
-from chalicelib.command.output import Block, Table
+from chalicelib.command.output import Block, Table, plural
+from chalicelib.command.shadow_table import WIDEST, disagreements
 from chalicelib.model.timestamps import format_time
 from chalicelib.shadow.records import (
     AGREEING,
@@ -31,16 +31,15 @@ from chalicelib.shadow.records import (
 )
 from chalicelib.shadow.verdicts import UNKNOWN
 
-MOST_SHOWN = 20
 HAND_OVER = (
     "1. kubectl -n kube-system scale deployment cluster-autoscaler --replicas=0",
-    "2. wait until its lease is over: kubectl -n kube-system get lease cluster-autoscaler (15s after its last renewal)",
+    "2. wait until its lease is over (15 seconds after a renewal): kubectl -n kube-system get lease cluster-autoscaler",
     "3. wait until each group has as many nodes as its size: outscaler doctor --policy FILE --only machines",
     "4. set mode: active in the policy (and nodeDeletionCandidateTtl: 30m for this day), then run outscaler apply FILE",
     "Way back: set mode: shadow, run outscaler apply FILE, wait as in step 3, then scale cluster-autoscaler to 1.",
 )
 _DAY = 86400.0
-_WIDEST = 60  # characters of a detail in the table; -o json has all
+_DAYS = "days"  # the condition whose value is a length of time
 _LEAST_COST = 1e-9  # below it, a difference of two sums is nothing
 
 
@@ -211,7 +210,7 @@ _RULES = (
     _Rule("cost ratio", "at most 1.05", lambda f: f.cost_ratio_open, most=1.05, optional=True),
     _Rule("growths", "at least 20", lambda f: float(f.compared_growths), least=20.0),
     _Rule("removals", "at least 20", lambda f: float(f.compared_removals), least=20.0),
-    _Rule("days", "at least 7", lambda f: f.days, least=7.0),
+    _Rule(_DAYS, "at least 7", lambda f: f.days, least=7.0),
 )
 
 
@@ -305,99 +304,86 @@ def blocks(report: Report) -> list[Block]:
         shown.append(f"Left out: {_days(numbers.dead_seconds / _DAY)} without a running Cluster Autoscaler.\n")
     apart = [match for match in matches if match.verdict not in AGREEING]
     apart.sort(key=lambda match: (is_accepted(match, report.accepted), _DANGER.get(match.verdict, 2), -match.at))
-    more = f" ({MOST_SHOWN} of {len(apart)}; -o json has all)" if len(apart) > MOST_SHOWN else ""
-    names = _short_names(report.ledger, matches)
-    rows = tuple(_row(match, report.accepted, names) for match in apart[:MOST_SHOWN])
-    columns = ("verdict", "when", "what", "cause", "detail", "id")
-    shown.append(Table(columns, rows, title=f"Disagreements{more}", empty="none"))
+    accepted = {match.id for match in apart if is_accepted(match, report.accepted)}
+    shown.extend(disagreements(report.ledger, matches, apart, accepted, report.now))
     rows = tuple(
-        (condition.name, condition.wanted, _number(condition.value), "yes" if condition.met else "no")
+        (condition.name, condition.wanted, _figure(condition), "yes" if condition.met else "no")
         for condition in conditions
     )
     shown.append(Table(("condition for mode active", "wanted", "is", "met"), rows, title="Gate"))
-    shown.append(f"Next: {_next_step(report, conditions, matches)}")
+    shown.append(_next_lines(_next_steps(report, conditions, matches)))
     if is_open(conditions):
         shown.append("\n".join(("Hand-over:", *HAND_OVER)))
     return shown
 
 
+def _figure(condition: Condition) -> str:
+    """Return the value; a part of a day also in hours or minutes."""
+    figure = _measured(condition.value)
+    is_part = condition.name == _DAYS and condition.value is not None and not condition.value.is_integer()
+    return f"{figure} ({_days(condition.value or 0.0)})" if is_part else figure
+
+
+def _next_lines(steps: tuple[str, ...]) -> str:
+    """Return the next commands, a line each; words are wrapped, as a command is not."""
+    if len(steps) > 1:
+        return "\n".join((f"Next: {steps[0]}", *(f"then: {step}" for step in steps[1:])))
+    line = f"Next: {steps[0]}"
+    return textwrap.fill(line, WIDEST, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
 def _next_step(report: Report, conditions: tuple[Condition, ...], matches: tuple[Match, ...]) -> str:
-    """Return the next command, or what to wait for."""
+    """Return the next commands in one sentence, for programs."""
+    return ", then ".join(_next_steps(report, conditions, matches))
+
+
+def _next_steps(report: Report, conditions: tuple[Condition, ...], matches: tuple[Match, ...]) -> tuple[str, ...]:
+    """Return the next commands, or what to wait for."""
     if to_accept := _not_accepted(matches, report.accepted):
         node, cluster = to_accept[0].node, report.name
-        return f"outscaler explain node {node} --cluster {cluster}, then outscaler shadow accept {cluster}/{node}"
+        return f"outscaler explain node {node} --cluster {cluster}", f"outscaler shadow accept {cluster}/{node}"
     if missed := _missed_without_cause(matches, report.accepted):
-        return f"find why {missed[0].id} was missed, then outscaler shadow accept {report.name} {missed[0].id}"
+        return f"find why {missed[0].id} was missed", f"outscaler shadow accept {report.name} {missed[0].id}"
     missing = [
         f"{condition.name} {_number(condition.value)}, wanted {condition.wanted}"
         for condition in conditions
         if not condition.met
     ]
-    return f"wait or find the cause: {'; '.join(missing)}" if missing else HAND_OVER[0].removeprefix("1. ")
+    return (f"wait or find the cause: {'; '.join(missing)}" if missing else HAND_OVER[0].removeprefix("1. "),)
 
 
 def _headline(name: str, figures: Figures) -> str:
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in figures.growths.items())
+    """Return the figures in lines: how long, growths and removals by their verdicts, and the rest."""
+    acts = f"{plural(figures.compared_growths, 'growth')}, {plural(figures.compared_removals, 'removal')}"
+    lines = [f"{name}, {_days(figures.days)}: {acts} by Cluster Autoscaler"]
+    lines.append(f"growth {_measured(figures.growth_agreement)}{_in_brackets(figures.growths)}")
+    if figures.removals:
+        lines.append(f"removals{_in_brackets(figures.removals)}")
     open_ = f" -> look at {figures.only_ours_open}" if figures.only_ours_open else ""
-    parts = (
-        f"growth {_number(figures.growth_agreement)}{f' ({counts})' if counts else ''}",
-        f"unneeded overlap {_number(figures.unneeded_overlap)}",
+    rest = [
+        f"unneeded overlap {_measured(figures.unneeded_overlap)}",
         f"missed {figures.missed}",
         f"only ours {figures.only_ours}{open_}",
-        *((f"lead {figures.lead:g}s",) if figures.lead is not None else ()),
-        *((f"cost {figures.cost_ratio:.2f}",) if figures.cost_ratio is not None else ()),
-    )
-    acts = f"{figures.compared_growths} growths, {figures.compared_removals} removals by Cluster Autoscaler"
-    return f"{name}, {_days(figures.days)}: {acts}.   {'   '.join(parts)}\n"
+    ]
+    if figures.lead is not None:
+        rest.append(f"lead: {_lead(figures.lead)}")
+    if figures.cost_ratio is not None:
+        rest.append(f"cost {figures.cost_ratio:.2f} of Cluster Autoscaler's")
+    lines.append("   ".join(rest))
+    return "".join(f"{line}\n" for line in lines)
 
 
-def sentence(match: Match) -> str:
-    """Return one result in words: `FEWER, 18 Nov 09:12, Cluster Autoscaler web +3, Outscaler web +2 (77b0d1c4)`."""
-    return f"{match.verdict.upper()}, {_when(match)}, {_what(match)} ({match.id})"
+def _in_brackets(counts: Mapping[str, int]) -> str:
+    """Return the counts of a headline: ` (1 fewer, 20 same)`."""
+    return f" ({', '.join(f'{count} {verdict}' for verdict, count in counts.items())})" if counts else ""
 
 
-def _when(match: Match) -> str:
-    return datetime.fromtimestamp(match.at, UTC).strftime("%d %b %H:%M")
-
-
-def _what(match: Match, names: Mapping[str, str] = MappingProxyType({})) -> str:
-    if match.kind != GROWTH:
-        return match.node
-    return f"Cluster Autoscaler {_sizes(match.theirs, names)}, Outscaler {_sizes(match.ours, names)}"
-
-
-def _row(match: Match, accepted: Mapping[str, float], names: Mapping[str, str]) -> tuple[str, ...]:
-    verdict = match.verdict.upper()
-    if is_accepted(match, accepted):
-        verdict += " (accepted)"
-    detail = _cut(_with_short_names(match.detail, names)) + (" (approximate)" if match.approximate else "")
-    cause = _with_short_names(match.cause, names)
-    return verdict, _when(match), _what(match, names), cause, detail, match.id
-
-
-def _sizes(groups: Mapping[str, int], names: Mapping[str, str]) -> str:
-    return ", ".join(f"{names.get(group, group)} +{count}" for group, count in sorted(groups.items())) or "nothing"
-
-
-def _short_names(ledger: Ledger, matches: Iterable[Match]) -> dict[str, str]:
-    """Return group id -> its last part, for ids of which no other one ends the same: `MachineDeployment/default/web` is
-    `web` in a table."""
-    ids = set(ledger.seen.targets)
-    for match in matches:
-        ids |= match.theirs.keys() | match.ours.keys()
-    last_parts = Counter(group.rpartition("/")[2] for group in ids)
-    parts = {group: group.rpartition("/")[2] for group in ids}
-    return {group: part for group, part in parts.items() if part and last_parts[part] == 1 and part != group}
-
-
-def _with_short_names(text: str, names: Mapping[str, str]) -> str:
-    for group in sorted(names, key=len, reverse=True):
-        text = text.replace(group, names[group])
-    return text
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 2]} …"
+def _lead(seconds: float) -> str:
+    """Return the lead in words."""
+    if not seconds:
+        return "none"
+    length = f"{abs(seconds):g} second{'' if abs(seconds) == 1 else 's'}"
+    return f"Outscaler {length} {'earlier' if seconds > 0 else 'later'}"
 
 
 def match_data(match: Match, accepted: Mapping[str, float]) -> dict[str, Any]:
@@ -430,6 +416,10 @@ def _days(days: float) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}".removesuffix(".00")
+
+
+def _measured(value: float | None) -> str:
+    return "not measured" if value is None else _number(value)
 
 
 def _rounded(value: float | None) -> float | None:

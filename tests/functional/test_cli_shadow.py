@@ -76,13 +76,15 @@ def test_dangerous_removal_is_shown_first_and_accepted_by_node(store: Store, cap
     danger = removed(ShadowVerdict.ONLY_OURS, "worker-17", detail="no pods to move; no soft taint", cause=UNKNOWN)
     compared(store, grew(ShadowVerdict.FEWER, 2, 3, 0.5, "expander random"), danger)
     text = said(capsys, "shadow", NAME)
-    assert text.startswith(f"{NAME}, 9 days: 21 growths, 20 removals by Cluster Autoscaler.   growth 0.96 (1 fewer, 20")
+    assert text.startswith(f"{NAME}, 9 days: 21 growths, 20 removals by Cluster Autoscaler\ngrowth 0.96 (1 fewer, 20")
     assert "only ours 1 -> look at 1" in text
     assert text.index("ONLY OURS") < text.index("FEWER")
-    assert "Cluster Autoscaler web +3, Outscaler web +2" in text
+    assert "web +3, Outscaler +2" in text
     assert text.endswith(
-        f"Next: outscaler explain node worker-17 --cluster {NAME}, then outscaler shadow accept {NAME}/worker-17\n"
+        f"Next: outscaler explain node worker-17 --cluster {NAME}\nthen: outscaler shadow accept {NAME}/worker-17\n"
     )
+    both = f"outscaler explain node worker-17 --cluster {NAME}, then outscaler shadow accept {NAME}/worker-17"
+    assert answer(capsys, "shadow", NAME)["next"] == both
     accepted = said(capsys, "shadow", "accept", f"{NAME}/worker-17")
     assert accepted.startswith("accepted: ONLY OURS, ")
     assert accepted.endswith(f", worker-17 ({danger.id})\noutscaler shadow {NAME} shows what is left\n")
@@ -136,10 +138,10 @@ def test_table_is_narrow_where_ids_are_long(store: Store, capsys: Said) -> None:
     theirs, ours = {groups[1]: 2}, {groups[0]: 2}
     compared(store, Match("1f0c9a2e", GROWTH, at, ShadowVerdict.CHOICE, "", theirs, ours, detail, cause))
     text = said(capsys, "shadow", NAME)
-    assert "Cluster Autoscaler workers-1 +2, Outscaler workers-0 +2" in text
+    assert "workers-1 +2, Outscaler workers-0 +2" in text
     assert "Backoff of workers-0" in text
     [row] = [line for line in text.splitlines() if line.startswith("CHOICE")]
-    assert len(row) <= 225
+    assert len(row) <= 140
     assert "a-namespace-with-a-name" not in row
 
 

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from chalicelib.command.arguments import duration
-from chalicelib.command.output import emit
+from chalicelib.command.output import emit, is_fold_of
 from chalicelib.command.store_access import add_table_argument, note, open_store, stored_policy
 from chalicelib.model.errors import BadInput
 from chalicelib.model.timestamps import format_time
@@ -82,13 +82,15 @@ def _named(words: list[str]) -> tuple[str, str]:
     return name, node or words[-1]
 
 
-def _accept(args: argparse.Namespace, name: str, what: str) -> int:
-    from chalicelib.command import shadow_view
+def _accept(args: argparse.Namespace, name: str, word: str) -> int:
+    from chalicelib.command import shadow_table, shadow_view
 
     store = open_store(args)
     stored_policy(store, name)
     rows, now = store.shadow(), time.time()
-    matches = _disagreements(name, rows.load(name), what)
+    ledger = rows.load(name)
+    what = _whole_name(name, ledger, word)
+    matches = _disagreements(name, ledger, what)
     accepted = rows.accepted(name)
     if what not in accepted and len(accepted) >= MOST_ACCEPTED:
         raise BadInput(name, f"has {MOST_ACCEPTED} accepted results", "find their common cause instead")
@@ -96,9 +98,24 @@ def _accept(args: argparse.Namespace, name: str, what: str) -> int:
     note(store, name, ACCEPT, {"accepted": what}, at=now)
     results = [shadow_view.match_data(match, {what: now}) for match in matches]
     data = {"name": name, "accepted": what, "at": format_time(now), "results": results}
-    lines = [f"accepted: {shadow_view.sentence(match)}" for match in matches]
+    lines = [f"accepted: {shadow_table.sentence(match)}" for match in matches]
     emit(args.output, data, lambda: ["\n".join((*lines, f"outscaler shadow {name} shows what is left"))])
     return 0
+
+
+def _whole_name(name: str, ledger: Ledger | None, word: str) -> str:
+    """Return the node of this text in the table, or the word. Raises BadInput where it may be several nodes."""
+    from chalicelib.command.shadow_table import node_texts
+
+    texts = node_texts(ledger) if ledger else {}
+    if word in texts:
+        return word
+    nodes = [node for node, text in texts.items() if text == word]
+    nodes = nodes or [node for node in texts if is_fold_of(word, node)]  # of an older table
+    if len(nodes) > 1:
+        problem = f"is the short form of {len(nodes)} nodes"
+        raise BadInput(f"{name}/{word}", problem, f"write one of them: {', '.join(nodes[:3])}")
+    return nodes[0] if nodes else word
 
 
 def _disagreements(name: str, ledger: Ledger | None, what: str) -> list[Match]:

@@ -17,6 +17,7 @@ from chalicelib.command.output import (
     as_error,
     as_warning,
     columns,
+    folded,
     local_time,
     one_line,
     printable,
@@ -199,3 +200,50 @@ def test_cli_colours_depend_on_terminal_and_no_color(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[3" not in shown(table, out=Terminal())
     assert as_warning("careful", Terminal()) == "careful"
+
+
+def test_long_names_are_folded_in_the_middle_and_short_ones_are_whole() -> None:
+    long = "gke-prod-eu-central-1-workers-x7k2m"
+    assert folded(["w-17", long], 20) == {"w-17": "w-17", long: "gke-prod-…kers-x7k2m"}
+
+
+@pytest.mark.parametrize("most", [8, 20, 36])
+def test_no_two_names_are_folded_to_the_same_text(most: int) -> None:
+    parts = ("", "a", "b", "ab", "-" * 30, "x" * 45)
+    names = {f"{first}{'w' * 24}{middle}{'z' * 24}{last}" for first in parts for middle in parts for last in parts}
+    names |= {"ww…zz", "wwww…zzz"}
+    texts = folded(names, most)
+    assert len(set(texts.values())) == len(names)
+    whole = {name for name in names if len(name) <= most}
+    assert all(texts[name] == name for name in whole)
+
+
+def test_names_that_differ_in_one_place_are_folded_elsewhere() -> None:
+    names = [f"{'n' * 28}{number}{'n' * 28}" for number in range(9)]
+    assert {len(text) for text in folded(names, 36).values()} == {36}
+
+
+NOTED = Table(
+    ("verdict", "node", "cause", "id"),
+    (
+        ("same", "w-1", "", "a1"),
+        ("later", "w-2", "a cool-down of ten minutes after the last growth", "b2"),
+    ),
+    notes=frozenset({2}),
+)
+
+
+def test_notes_are_columns_where_each_row_fits_one_line(terminal: Callable[..., list[str]]) -> None:
+    wide = terminal(NOTED, width=80)
+    assert wide == shown(NOTED).splitlines()
+    assert len(wide) == 3
+
+
+def test_notes_are_below_their_row_where_it_does_not_fit(terminal: Callable[..., list[str]]) -> None:
+    assert terminal(NOTED, width=40) == [
+        "VERDICT   NODE   ID",
+        "same      w-1    a1",
+        "later     w-2    b2",
+        "  cause: a cool-down of ten minutes",
+        "  after the last growth",
+    ]
