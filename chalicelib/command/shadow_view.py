@@ -29,7 +29,7 @@ from chalicelib.shadow.records import (
     day_of,
     sums_of,
 )
-from chalicelib.shadow.verdicts import UNKNOWN
+from chalicelib.shadow.verdicts import OWN_PLAN, UNKNOWN
 
 HAND_OVER = (
     "1. kubectl -n kube-system scale deployment cluster-autoscaler --replicas=0",
@@ -143,9 +143,11 @@ def _counts(days: Iterable[Day], kind: str) -> dict[str, int]:
 
 
 def _missed_without_cause(matches: Iterable[Match], accepted: Mapping[str, float]) -> list[Match]:
-    """Return the missed growths of which neither a cause is known nor an operator has accepted the result."""
-    missed = (match for match in matches if match.verdict is ShadowVerdict.MISSED and match.cause == UNKNOWN)
-    return [match for match in missed if not is_accepted(match, accepted)]
+    """Return the missed growths of which neither a cause is known nor an operator has accepted the result. A reason of
+    our own plan is none: pods would wait after the hand-over."""
+    missed = (match for match in matches if match.verdict is ShadowVerdict.MISSED)
+    unexplained = (match for match in missed if match.cause == UNKNOWN or match.cause.startswith(OWN_PLAN))
+    return [match for match in unexplained if not is_accepted(match, accepted)]
 
 
 def _agreement(days: Iterable[Day], without: Iterable[Day]) -> float | None:

@@ -209,7 +209,8 @@ def _removal_match(ledger: Ledger, removed_node: RemovedNode, this_pass: Pass) -
     judged = verdicts.removal(removed_node, planned, memory, ledger.seen, patience, rested)
     unneeded_since = (memory.unneeded_since if memory else 0.0) or planned or 0.0
     restart = ledger.restarted if unneeded_since and unneeded_since <= ledger.restarted <= at else 0.0
-    why = "" if judged.verdict in AGREEING else cause(_situation(this_pass, judged.apart, restarted=restart))
+    situation = _situation(this_pass, judged.apart, restarted=restart, own=judged.own)
+    why = "" if judged.verdict in AGREEING else cause(situation)
     lead = None if judged.apart is None else round(judged.apart, 1)
     return Match(name, REMOVAL, at, judged.verdict, node, detail=judged.detail, cause=why, lead=lead)
 
@@ -364,7 +365,7 @@ def _explained(
     if drawn and judged.verdict is ShadowVerdict.CHOICE:
         return msgspec.structs.replace(judged, verdict=ShadowVerdict.SAME_SIZE), ""
     situation = msgspec.structs.replace(
-        _situation(this_pass, random=random, known=known),
+        _situation(this_pass, random=random, known=known, own=judged.own),
         drawn=drawn,
         gone=gone if sum(ours.values()) < sum(theirs.values()) else "",
         reserved=_reserves_more(ours.keys() | theirs.keys(), this_pass),
@@ -453,6 +454,7 @@ def _situation(
     restarted: float = 0.0,
     random: bool = False,
     known: str = "",
+    own: str = "",
 ) -> Situation:
     gaps = tuple(sorted({gap.kind for gap in this_pass.snapshot.gaps}))
-    return Situation(random=random, apart=apart, gaps=gaps, restarted=restarted, known=known)
+    return Situation(random=random, apart=apart, gaps=gaps, restarted=restarted, known=known, own=own)

@@ -13,6 +13,7 @@ import msgspec
 from chalicelib.model.memory import NodeMemory
 from chalicelib.model.plan import Plan
 from chalicelib.model.quantity import format_duration
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import text
 from chalicelib.shadow.observed import RemovedNode
@@ -25,12 +26,14 @@ WINDOW = 1800.0
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """A verdict with its explanation. apart: seconds between both acts, None where only one acted."""
+    """A verdict with its explanation. apart: seconds between both acts, None where only one acted. own: the reason of
+    our plan or timer in short, as a cause."""
 
     verdict: ShadowVerdict
     detail: str = ""
     ours: dict[str, int] = {}
     apart: float | None = None
+    own: str = ""
 
 
 def sizes_of(plan: Plan) -> dict[str, int]:
@@ -47,8 +50,11 @@ def growth(theirs: dict[str, int], plan: Plan, pods: tuple[str, ...], *, random:
     ours = sizes_of(plan)
     unplaced = [batch for batch in plan.unschedulable if not pods or set(batch.pods) & set(pods)]
     verdict = size_verdict(theirs, ours, random=random, all_placed=not unplaced)
-    explained = verdict in (ShadowVerdict.MISSED, ShadowVerdict.MORE, ShadowVerdict.FEWER)
-    return Judged(verdict, _reasons(plan, pods) if explained else "", ours)
+    if verdict not in (ShadowVerdict.MISSED, ShadowVerdict.MORE, ShadowVerdict.FEWER):
+        return Judged(verdict, "", ours)
+    reasons = _reasons(plan, pods)
+    own = f"{OWN_PLAN}{reasons[0][0]}" if reasons and verdict is not ShadowVerdict.MORE else ""
+    return Judged(verdict, "; ".join(sentence for _, sentence in reasons)[:TEXT], ours, own=own)
 
 
 def size_verdict(
@@ -66,18 +72,22 @@ def size_verdict(
     return ShadowVerdict.MORE if own_size > their_size else ShadowVerdict.FEWER
 
 
-def _reasons(plan: Plan, pods: tuple[str, ...]) -> str:
-    """Return why pods got no node in our plan; the first reason of each of the first pods."""
-    sentences = []
+def _reasons(plan: Plan, pods: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Return why pods got no node in our plan, in short and as a sentence; the first reason of each of the first
+    pods."""
+    reasons: list[tuple[str, str]] = []
     for batch in plan.unschedulable[:20]:
         if not pods or set(batch.pods) & set(pods):
-            reason = next((reasons[0] for _, reasons in sorted(batch.reasons.items()) if reasons), None)
-            sentences.append(f"{batch.pods[0]}: {text(reason) if reason else 'no group fits'}")
+            reason = next((of_group[0] for _, of_group in sorted(batch.reasons.items()) if of_group), None)
+            short = reason.code.value if reason else "no group fits"
+            reasons.append((short, f"{batch.pods[0]}: {text(reason) if reason else short}"))
     fits = [pod for pod in plan.fits_existing if not pods or pod in pods]
     if fits:
-        sentences.append(f"{fits[0]}{f' and {len(fits) - 1} more' if len(fits) > 1 else ''}: fits on existing nodes")
-    sentences += [f"{batch.pods[0]}: {text(batch.reason)}" for batch in plan.ignored if set(batch.pods) & set(pods)]
-    return "; ".join(sentences)[:TEXT]
+        more = f" and {len(fits) - 1} more" if len(fits) > 1 else ""
+        reasons.append(("pods fit on existing nodes", f"{fits[0]}{more}: fits on existing nodes"))
+    ignored = (batch for batch in plan.ignored if set(batch.pods) & set(pods))
+    reasons += [(batch.reason.code.value, f"{batch.pods[0]}: {text(batch.reason)}") for batch in ignored]
+    return reasons
 
 
 def removal(
@@ -103,15 +113,20 @@ def removal(
         apart = at - max(due, rested)
         if apart >= -CLOSE:
             return Judged(ShadowVerdict.SAME, apart=apart)
-        waits = f"a cool-down ends at {format_time(rested)}"
+        waits, code = f"a cool-down ends at {format_time(rested)}", ReasonCode.IN_COOLDOWN
         if due >= rested:
             unneeded = _length(at - node_memory.unneeded_since)
             waits = f"it was unneeded for {unneeded} of {_length(patience)}"
-        return Judged(ShadowVerdict.LATER, f"Outscaler removes it {_length(-apart)} later: {waits}", apart=apart)
+            code = ReasonCode.NOT_UNNEEDED_LONG_ENOUGH
+        words = f"Outscaler removes it {_length(-apart)} later: {waits}"
+        return Judged(ShadowVerdict.LATER, words, apart=apart, own=f"Outscaler waits: {code}")
     reason = last_observation.refusals.get(removed_node.node, "")
-    if node_memory is not None and node_memory.why is not None:
-        reason = text(node_memory.why)
-    return Judged(ShadowVerdict.REFUSED, (reason or "it was not unneeded at the last pass")[:TEXT])
+    short = reason.partition(" ")[0]
+    if node_memory is not None and (why := node_memory.why) is not None:
+        reason = text(why)
+        short = str(why.params.get("rule", why.code)) if why.code is ReasonCode.BLOCKED_BY_POD else why.code.value
+    own = f"Outscaler keeps the node: {short}"[:TEXT] if short else ""
+    return Judged(ShadowVerdict.REFUSED, (reason or "it was not unneeded at the last pass")[:TEXT], own=own)
 
 
 def _length(seconds: float) -> str:
@@ -121,6 +136,8 @@ def _length(seconds: float) -> str:
 # -- causes ----------------------------------------------------------------------------------------------------------
 
 UNKNOWN = "unknown"
+OWN_PLAN = "Outscaler's plan: "
+"""How a cause begins that says why our plan grew less, and not why the other autoscaler grew more."""
 INTERVAL = 60.0
 """Seconds: a difference in time below one interval has no meaning."""
 
@@ -130,7 +147,7 @@ class Situation(msgspec.Struct, frozen=True):
     None: only one acted. gaps: what this pass could not read. restarted: when the other autoscaler started again after
     our decision, 0.0: it did not. drawn: the other autoscaler drew among exactly equal groups. known: a documented
     difference, with its place. gone: which pods were gone when they were asked for. reserved: node and template differ
-    in what the node's own programs reserve."""
+    in what the node's own programs reserve. own: why our plan differs."""
 
     random: bool = False
     apart: float | None = None
@@ -140,6 +157,7 @@ class Situation(msgspec.Struct, frozen=True):
     reserved: bool = False
     drawn: bool = False
     gone: str = ""
+    own: str = ""
 
 
 _CAUSES: tuple[tuple[Callable[[Situation], bool], Callable[[Situation], str]], ...] = (
@@ -151,6 +169,7 @@ _CAUSES: tuple[tuple[Callable[[Situation], bool], Callable[[Situation], str]], .
     (lambda s: bool(s.known), lambda s: f"known difference: {s.known}"),
     (lambda s: bool(s.gone), lambda s: f"pods gone: {s.gone}"),
     (lambda s: s.reserved, lambda _: "the node reserves more than its template"),
+    (lambda s: bool(s.own), lambda s: s.own),
 )
 
 

@@ -21,7 +21,7 @@ from chalicelib.shadow.records import (
     sample,
     trimmed,
 )
-from chalicelib.shadow.verdicts import UNKNOWN, Situation, cause
+from chalicelib.shadow.verdicts import OWN_PLAN, UNKNOWN, Situation, cause
 from chalicelib.store.codec import encode, pack
 from tests.builders import NOW
 from tests.cases import each_row
@@ -140,6 +140,7 @@ def test_gate_opens_when_all_conditions_are_met() -> None:
     [
         ([removed(ShadowVerdict.ONLY_OURS)], ["only ours, not accepted"]),
         ([grew(ShadowVerdict.MISSED, 0, 1, cause=UNKNOWN)], ["missed without a known cause"]),
+        ([grew(ShadowVerdict.MISSED, 0, 1, cause=f"{OWN_PLAN}TooManyPods")], ["missed without a known cause"]),
         ([grew(ShadowVerdict.MISSED, 0, 1, cause="options differ: x")], []),
         ([grew(ShadowVerdict.FEWER, 1, 9)], ["growth agreement"]),
         ([grew(ShadowVerdict.MORE, 2, 2, ago=3, costs=(4.0, 2.0))], ["cost ratio"]),

@@ -139,6 +139,28 @@ def test_growth_that_our_plan_would_not_make_is_missed_with_the_pods_reason() ->
     assert (match.verdict, match.cause) == (ShadowVerdict.MISSED, "unknown")
 
 
+def limited(waiting: int, bought: int) -> ShadowPasses:
+    """Passes of a cluster that our policy limits to two nodes, in which the other autoscaler buys further ones."""
+    shadow = ShadowPasses(max_nodes_total=2)
+    before = web(one_group() if waiting else one_group(1).running("web-1", 1, "1800m", name="old-1"))
+    shadow.look(before, 0, status(0))
+    first = 1 if waiting else 2
+    after = one_group(first + bought - 1, at=1 / 3)
+    if not waiting:
+        after.running("web-1", 1, "1800m", name="old-1")
+    for number in range(first, first + bought):
+        bound(after, f"web-{number}", 2, created=0.1)
+    for minute in (1, 2, 3, 4):
+        shadow.look(web(after) if minute == 1 else after, minute, status(minute, "web", changed=0.5))
+    return shadow
+
+
+def test_growth_that_our_limits_forbid_has_the_limit_as_its_cause() -> None:
+    for waiting, bought, verdict in ((0, 1, ShadowVerdict.MISSED), (1, 2, ShadowVerdict.FEWER)):
+        [match] = limited(waiting, bought).matches
+        assert (match.verdict, match.cause) == (verdict, "Outscaler's plan: MaxNodesTotalReached")
+
+
 def test_growth_of_our_plans_that_is_not_followed_is_extra_once() -> None:
     shadow = ShadowPasses()
     pending = web(one_group().pending(2, "900m"))

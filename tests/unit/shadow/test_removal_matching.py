@@ -6,6 +6,7 @@ from typing import Any
 
 from chalicelib.model.node import Taint
 from chalicelib.shadow.records import ShadowVerdict
+from chalicelib.shadow.verdicts import UNKNOWN
 from tests.builders import ClusterBuilder, cluster, node
 from tests.unit.shadow.passes import ShadowPasses, hard, soft, status
 
@@ -53,6 +54,7 @@ def test_removal_before_our_timer_ends_is_later() -> None:
     shadow.look(fleet("w-0", empty=""), 4, status(4, candidates=1))
     [match] = shadow.matches
     assert (match.verdict, match.lead) == (ShadowVerdict.LATER, -360.0)
+    assert match.cause == "Outscaler waits: NotUnneededLongEnough"
 
 
 def test_removal_of_a_node_that_our_plan_keeps_names_the_reason() -> None:
@@ -65,6 +67,50 @@ def test_removal_of_a_node_that_our_plan_keeps_names_the_reason() -> None:
     [match] = shadow.matches
     assert match.verdict is ShadowVerdict.REFUSED
     assert match.detail != "it was not unneeded at the last pass"
+    assert match.cause == "Outscaler keeps the node: NotReplicated"
+
+
+def refused(**pod: Any) -> tuple[str, str]:
+    """(detail, cause) of a removal after three passes in which our plan kept both nodes; each has such a pod."""
+    shadow = ShadowPasses()
+    for minute in range(3):
+        shadow.look(fleet(empty="", taints={"w-1": (soft(0),)}, **pod), minute, status(minute))
+    shadow.look(fleet("w-0", empty="", **pod), 3, status(3))
+    [match] = shadow.matches
+    assert match.verdict is ShadowVerdict.REFUSED
+    return match.detail, match.cause
+
+
+def test_refused_removal_has_the_reason_code_as_its_cause() -> None:
+    assert refused(cpu="1500m") == ("NotUnderutilized", "Outscaler keeps the node: NotUnderutilized")
+    _, cause = refused(cpu="100m", owner="bare", kind="")
+    assert cause == "Outscaler keeps the node: NotReplicated"
+
+
+def crowded(*names: str) -> ClusterBuilder:
+    """2-core nodes of which the first has no room for the pod of the second."""
+    built = cluster()
+    for name in names:
+        built.node(name, "2", group="w", taints=(soft(0),) if name == "w-1" else ())
+        built.running(name, 1, "1500m" if name == "w-0" else "900m")
+    return built.group("w", template=node("template", "2"))
+
+
+def test_refused_removal_of_a_node_whose_pods_have_no_place_says_so() -> None:
+    shadow = ShadowPasses()
+    for minute in range(3):
+        shadow.look(crowded("w-0", "w-1"), minute, status(minute))
+    shadow.look(crowded("w-0"), 3, status(3))
+    [match] = shadow.matches
+    assert (match.verdict, match.cause) == (ShadowVerdict.REFUSED, "Outscaler keeps the node: NoPlaceToMovePods")
+
+
+def test_refused_removal_without_a_reason_has_no_known_cause() -> None:
+    shadow = ShadowPasses()
+    shadow.look(fleet(empty=""), 0, status(0, candidates=1))
+    shadow.look(fleet("w-0", empty=""), 1, status(1, candidates=1))
+    [match] = shadow.matches
+    assert (match.verdict, match.cause) == (ShadowVerdict.REFUSED, UNKNOWN)
 
 
 def test_SHA_5_removal_after_a_restart_of_the_other_autoscaler_is_earlier_with_that_cause() -> None:
