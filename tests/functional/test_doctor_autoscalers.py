@@ -5,14 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from chalicelib.command.doctor.other_autoscalers import check_activity, check_status, check_traces
 from chalicelib.kube.objects import OWN_MANAGER
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.operation import OPERATION_ANNOTATION
+from chalicelib.model.policy import Policy
 from chalicelib.model.timestamps import format_time
 from chalicelib.net.http_session import AGENT
 from tests.cases import each_row
-from tests.functional.doctor_cases import ACTIVE, NOW, SHADOW, client, cluster, context, grouped, rules_of, told
+from tests.functional.doctor_cases import (
+    ACTIVE,
+    NOW,
+    SHADOW,
+    client,
+    cluster,
+    context,
+    grouped,
+    rules_of,
+    told,
+    with_options,
+)
 from tests.functional.saved_cluster import node
 
 
@@ -197,3 +211,115 @@ def test_fix_for_a_pod_of_another_autoscaler_names_no_deployment(owner: dict[str
     with cluster([made]) as (_, kube):
         findings = list(check_activity(context(kube, ACTIVE)))
     assert [each.fix for each in findings if each.id == "DR07"] == [fix]
+
+
+CLUSTER_API = msgspec.structs.replace(SHADOW, providers={"clusterapi": {}})
+STARTING = "node.cluster.x-k8s.io/uninitialized"
+CAPI = "--cloud-provider=clusterapi"
+HINT = f"--startup-taint={STARTING}"
+
+
+def container_of(made: dict[str, Any]) -> dict[str, Any]:
+    return dict(made["spec"]["template"]["spec"]["containers"][0])
+
+
+def with_words(command: Sequence[str], args: Sequence[str] | None = None, **fields: Any) -> dict[str, Any]:
+    """The Deployment with that command and args."""
+    made = deployment(**fields)
+    container = container_of(made) | {"command": list(command)} | ({} if args is None else {"args": list(args)})
+    made["spec"]["template"]["spec"]["containers"] = [container]
+    return made
+
+
+def startup_taint_fixes(
+    policy: Policy, workload: dict[str, Any], *others: dict[str, Any], **fields: Any
+) -> list[tuple[str, str]]:
+    """(severity, fix) of each finding about a startup taint."""
+    with cluster([workload, *others]) as (_, kube):
+        findings = list(check_activity(context(kube, policy, **fields)))
+    return [(str(result.severity), result.fix) for result in findings if "startup taint" in result.message]
+
+
+@each_row(
+    "workload, is_told",
+    [
+        (deployment(CAPI), True),
+        (deployment("--cloud-provider", "clusterapi"), True),
+        (deployment(), True),  # the provider is the policy's
+        (deployment("--cloud-provider=$(PROVIDER)"), True),
+        (deployment(CAPI, "--startup-taint=example.com/starting"), True),
+        (deployment(CAPI, f"{HINT},example.com/starting"), True),  # one name to it
+        (deployment(CAPI, f"--status-taint={STARTING}"), True),  # its node counts as ready
+        (deployment(CAPI, f"--startup-taint={STARTING}=:NoSchedule"), True),
+        (with_words(["/cluster-autoscaler"], [CAPI, "--v=4"]), True),
+        (with_words(["sh", "-c", f"./cluster-autoscaler {CAPI} --v=4 2>&1"]), True),
+        (with_words([], [CAPI]), True),
+        (with_words(["/run"], [CAPI], image="registry.test/own:1"), True),
+        (with_words(["/run", "--cloud-provider"], ["clusterapi"], image="registry.test/own:1"), True),
+        (with_words(["/run"], ["--cloud-provider=aws"], image="registry.test/own:1"), False),
+        (with_words(["sh", "-c", "$COMMAND"]), False),
+        (with_words(["/start.sh"]), False),
+        (with_words(["sh", "-c", f"cluster-autoscaler {CAPI}; cluster-autoscaler {CAPI}"]), False),
+        (deployment(CAPI, HINT), False),
+        (deployment(CAPI, "--startup-taint=example.com/starting", HINT), False),
+        (deployment(CAPI, "--startup-taint", STARTING), False),
+        (deployment(CAPI, f"--startup_taint={STARTING}"), False),
+        (deployment(CAPI, f"--ignore-taint={STARTING}"), False),
+        (deployment(CAPI, "--startup-taint-prefix=node.cluster.x-k8s.io/"), False),
+        (deployment(CAPI, "--startup-taint=$(TAINT)"), False),  # what it names is not known
+        (with_words(["sh", "-c", f"./cluster-autoscaler {CAPI} {HINT}"]), False),
+        (with_words(["sh", "-c", f'./cluster-autoscaler {CAPI} --startup-taint="$TAINT"']), False),
+        (with_words(["./cluster-autoscaler"], [CAPI] * 6000), False),  # more words than are read
+        (with_words(["docker", "run", "cluster-autoscaler", CAPI]), False),
+        (with_words(["./cluster-autoscaler"], [CAPI, "--startup-taint"]), False),  # it does not start
+        (deployment("--cloud-provider=aws"), False),
+        (deployment(CAPI, ready=0), False),
+        (with_words(["/escalator"], ["--nodes=1:3:a"], image="registry.test/escalator:1"), False),
+    ],
+)
+def test_autoscaler_that_lacks_the_startup_taint_of_cluster_api_is_warned(
+    workload: dict[str, Any], is_told: bool
+) -> None:
+    fixes = startup_taint_fixes(CLUSTER_API, workload)
+    assert [severity for severity, _ in fixes] == (["warn"] if is_told else [])
+    assert all(HINT in fix and "Deployment kube-system/cluster-autoscaler" in fix for _, fix in fixes)
+
+
+def test_missing_startup_taint_is_told_beside_a_lease_and_is_no_error() -> None:
+    for policy in (ACTIVE, SHADOW):
+        assert [severity for severity, _ in startup_taint_fixes(policy, deployment(CAPI), lease())] == ["warn"]
+
+
+@each_row(
+    "taint, options, flags, hints",
+    [
+        ({"key": STARTING, "effect": "NoSchedule"}, {}, (), (HINT,)),
+        ({"key": STARTING, "effect": "PreferNoSchedule"}, {}, (), ()),
+        ({"key": STARTING, "effect": "NoSchedule"}, {}, (HINT,), ()),
+        ({"key": "cni/off", "effect": "NoExecute"}, {"startup_taint": ("cni/off",)}, (), ("--startup-taint=cni/off",)),
+        ({"key": "cni/off", "effect": "NoSchedule"}, {}, (), ()),
+        ({"key": "cni/off", "effect": "NoSchedule"}, {"startup_taint": ("cni/off",)}, ("--ignore-taint=cni/off",), ()),
+        ({"key": "startup-taint.cluster-autoscaler.kubernetes.io/x", "effect": "NoSchedule"}, {}, (), ()),
+    ],
+)
+def test_startup_taints_that_nodes_have_are_compared_with_those_it_knows(
+    taint: dict[str, str], options: dict[str, Any], flags: tuple[str, ...], hints: tuple[str, ...]
+) -> None:
+    new_node = node("a", "g")
+    new_node["spec"]["taints"] = [taint]
+    workload = deployment("--cloud-provider=aws", *flags)
+    fixes = startup_taint_fixes(with_options(SHADOW, **options), workload, new_node)
+    assert [fix.partition(" ")[2].partition(" ")[0] for _, fix in fixes] == list(hints)
+
+
+def test_release_without_the_flag_startup_taint_is_given_the_older_one() -> None:
+    workload = deployment(CAPI, image="registry.test/cluster-autoscaler:v1.28.2")
+    [(_, fix)] = startup_taint_fixes(CLUSTER_API, workload)
+    assert f"--ignore-taint={STARTING}" in fix
+
+
+def test_autoscaler_of_other_groups_is_given_no_startup_taint() -> None:
+    with cluster([node("a", "g")]) as (_, kube):
+        given = grouped(context(kube, CLUSTER_API).required_snapshot, "web")
+    workload = deployment(CAPI, "--nodes=1:3:batch")
+    assert startup_taint_fixes(CLUSTER_API, workload, snapshot=given) == []

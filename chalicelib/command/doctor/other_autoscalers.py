@@ -1,7 +1,7 @@
 """Checks for another autoscaler in the cluster. Two that act on the same groups remove each other's nodes.
 
 It is found by its Lease, its workload, its status ConfigMap, its taints, and the labels of its nodes. One that acts on
-other groups is told and is no error.
+other groups is told and is no error. A Cluster Autoscaler's command line also says which startup taints it lacks.
 """
 
 from __future__ import annotations
@@ -17,10 +17,15 @@ from chalicelib.command.doctor.running_autoscalers import (
     HeldLease,
     RunningAutoscaler,
     active,
+    cluster_autoscaler_arguments,
+    has_same_groups,
     held_lease,
     named_leases,
     running_workloads,
 )
+from chalicelib.command.importers.flag_table import release_of
+from chalicelib.command.importers.startup_taints import CLUSTER_API, startup_taint_flag, unknown_startup_taints
+from chalicelib.command.importers.translate_flags import group_arguments
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.kube import objects
 from chalicelib.kube.errors import Forbidden, NotFound
@@ -28,6 +33,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.operation import OPERATION_ANNOTATION
 from chalicelib.model.timestamps import parse_time
+from chalicelib.plan.state.readiness import is_startup_taint
 from chalicelib.record.status_configmap import ANNOTATION, KEY
 
 FRESH_STATUS = 120.0
@@ -37,12 +43,15 @@ _INSTANT_SCALING = f"look in the console, and switch it off before mode active: 
 _KARPENTER_NODE = ("karpenter.sh/registered", "karpenter.sh/initialized")
 """Labels that Karpenter sets on the nodes that it has made, besides the label that workloads select by."""
 _FOREIGN_TAINTS = ("karpenter.sh/disrupted", "karpenter.sh/unregistered", "atlassian.com/escalator")
+_KEEPS_PODS_AWAY = frozenset({"NoSchedule", "NoExecute"})
+"""Effects of taints on which Cluster Autoscaler places no pod."""
 _MOST = 200
+_MOST_TAINTS = 3
 
 
 def check_activity(context: DoctorContext) -> Iterator[Finding]:
-    """DR07: another autoscaler that acts at present. DR09: a Karpenter that buys for other pods. Raises ClusterError
-    where nothing can be asked."""
+    """DR07: another autoscaler that acts at present, and startup taints that it does not know. DR09: a Karpenter that
+    buys for other pods. Raises ClusterError where nothing can be asked."""
     workloads, gaps = running_workloads(context.observer)
     others = [workload for workload in workloads if not workload.is_karpenter]
     leases, unread = _other_leases(context, others)
@@ -51,6 +60,7 @@ def check_activity(context: DoctorContext) -> Iterator[Finding]:
     for workload in others if not leases else ():
         yield active(context, f"{workload.place} has ready replicas", "workload", [workload])
     yield from check_karpenter(context, [workload for workload in workloads if workload.is_karpenter])
+    yield from _startup_taints(context, others)
     for gap in (*gaps, *unread):
         yield finding("DR07", gap, severity=Severity.UNASKED)
     if "alicloud" in context.policy.providers:
@@ -79,6 +89,26 @@ def _other_leases(context: DoctorContext, workloads: Sequence[RunningAutoscaler]
         if lease is not None:
             leases.append(lease)
     return leases, [f"leases in {namespace} may not be read" for namespace in refused]
+
+
+def _startup_taints(context: DoctorContext, workloads: Sequence[RunningAutoscaler]) -> Iterator[Finding]:
+    """Yield DR07 for each Cluster Autoscaler of these groups that does not know a startup taint of its new nodes."""
+    options = context.policy.options
+    nodes = context.snapshot.nodes if context.snapshot is not None else ()
+    seen = {taint.key for node in nodes for taint in node.taints if taint.effect in _KEEPS_PODS_AWAY}
+    seen = {key for key in seen if is_startup_taint(key, options)}
+    provider = CLUSTER_API if CLUSTER_API in context.policy.providers else ""
+    for workload in workloads:
+        arguments = cluster_autoscaler_arguments(workload)
+        if arguments is None or not has_same_groups(context, workload):
+            continue
+        taints = unknown_startup_taints(group_arguments(arguments), seen, provider)
+        if taints:
+            version = release_of(workload.image, "")
+            flags = " ".join(startup_taint_flag(taint, version) for taint in taints[:_MOST_TAINTS])
+            text = f"{workload.place} buys again while its new nodes have {first_names(taints)}, no startup taint to it"
+            fix = f"add {flags} to the command line of {workload.place}"
+            yield finding("DR07", text, fix=fix, by="command line", taints=list(taints[:_MOST]))
 
 
 def check_status(context: DoctorContext) -> Iterator[Finding]:

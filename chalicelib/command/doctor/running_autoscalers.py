@@ -10,10 +10,14 @@ from shlex import quote
 import msgspec
 
 from chalicelib.command.doctor.finding import DoctorContext, Finding, Severity, finding
+from chalicelib.command.importers.autoscaler_input import Argument
+from chalicelib.command.importers.command_line import Word, read_command_line
+from chalicelib.command.importers.scripts import invocations_of_words, is_autoscaler
+from chalicelib.command.importers.startup_taints import CLUSTER_API
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.kube.client import KubeClient, path_segment
 from chalicelib.kube.errors import ClusterError, NotFound
-from chalicelib.model.errors import MALFORMED, BadInput
+from chalicelib.model.errors import MALFORMED, BadInput, InputErrors
 from chalicelib.model.timestamps import parse_time
 
 FRESH_LEASE = 60.0
@@ -238,6 +242,23 @@ def _is_karpenter(image: str) -> bool:
     return "karpenter" in path.rpartition(":")[0] if ":" in path else "karpenter" in path
 
 
+def cluster_autoscaler_arguments(autoscaler: RunningAutoscaler) -> tuple[Argument, ...] | None:
+    """Return the flags of a Cluster Autoscaler, None where it is another program or its words cannot be read."""
+    words = tuple(Word(autoscaler.place, word) for word in autoscaler.words)
+    try:
+        runs = invocations_of_words(words, autoscaler.place, {})
+    except (BadInput, InputErrors):
+        return None
+    # Without a program among the words, the image's entry point is the program.
+    line = read_command_line(runs[0].words if runs else words)
+    if len(runs) > 1 or line.problems:
+        return None
+    providers = {argument.value for argument in line.arguments if argument.flag == "cloud-provider"}
+    # A script in the image may add flags, so words without a flag say nothing.
+    by_image = bool(line.arguments) and is_autoscaler(autoscaler.image)
+    return line.arguments if runs or by_image or CLUSTER_API in providers else None
+
+
 # -- what it means for the policy
 
 
@@ -246,7 +267,7 @@ def active(
 ) -> Finding:
     """Return DR07: an error only if it acts on the same groups, and this policy acts, too. workloads: those that may be
     meant. stop: how it is stopped, where no workload is known."""
-    same = not workloads or any(_has_same_groups(context, workload) for workload in workloads)
+    same = not workloads or any(has_same_groups(context, workload) for workload in workloads)
     severity = Severity.ERROR if same and permitted(context.policy).act else Severity.INFO
     text = f"{what}: another autoscaler is at work {'on the same groups' if same else 'on other groups'}"
     fix = _how_to_stop(workloads[0]) if workloads else stop
@@ -273,8 +294,8 @@ def _how_to_stop(autoscaler: RunningAutoscaler) -> str:
     return f"kubectl -n {quote(namespace)} delete pod {quote(name)}"
 
 
-def _has_same_groups(context: DoctorContext, running: RunningAutoscaler) -> bool:
-    """Whether its command line names one of this policy's groups, or none, so that it may act on all."""
+def has_same_groups(context: DoctorContext, running: RunningAutoscaler) -> bool:
+    """Return whether its command line names one of this policy's groups, or none, so that it may act on all."""
     named = re.findall(r"--nodes[= ](?:\d+:\d+:)(\S+)", " ".join(running.words))
     if not named or context.snapshot is None:
         return True

@@ -24,6 +24,7 @@ from chalicelib.command.importers.flag_table import (
     release_defaults,
 )
 from chalicelib.command.importers.report import Draft, Verdict
+from chalicelib.command.importers.startup_taints import startup_taint_flag, unknown_startup_taints
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import Options
 from chalicelib.model.quantity import format_duration, parse_duration
@@ -51,7 +52,6 @@ _LISTS = _SPLIT | {
 }
 _TIED = frozenset({"most-pods", "least-waste", "least-nodes", "price", "priority"})  # may leave several options
 _TIES = "Cluster Autoscaler draws between equal groups, here the first id is taken; {},random draws"
-_CLUSTER_API_TAINT = "node.cluster.x-k8s.io/uninitialized"
 _NEWER_FLAG_ALONE = (1, 25)  # the first release that does not read max-empty-bulk-delete
 
 
@@ -87,20 +87,14 @@ def translate_flags(arguments: Sequence[Argument], version: Version, draft: Draf
     _read_scan_interval(by_flag.get("scan-interval", ()), draft)
     _check_together(options, in_force, version, draft)
     _write_release_defaults(options, in_force, version, draft)
-    _report_startup_taint(by_flag, draft)
+    _report_startup_taints(by_flag, draft)
 
 
-def _report_startup_taint(by_flag: ArgumentsByFlag, draft: Draft) -> None:
-    """Report the startup taint of Cluster API where Cluster Autoscaler does not know it: it then buys a second time."""
-    provider = by_flag.get("cloud-provider", ())
-    if not provider or provider[-1].value != "clusterapi":
-        return
-    taints = [argument.value for flag in ("startup-taint", "ignore-taint") for argument in by_flag.get(flag, ())]
-    prefixes = [argument.value for argument in by_flag.get("startup-taint-prefix", ()) if argument.value]
-    if _CLUSTER_API_TAINT in taints or any(map(_CLUSTER_API_TAINT.startswith, prefixes)):
-        return
+def _report_startup_taints(by_flag: ArgumentsByFlag, draft: Draft) -> None:
+    """Report startup taints that Cluster Autoscaler does not know: it then buys a second time."""
     text = "always one here; Cluster Autoscaler buys again while its new nodes have this taint"
-    draft.row("", f"no --startup-taint={_CLUSTER_API_TAINT}", Verdict.TOLD, "", text)
+    for taint in unknown_startup_taints(by_flag):
+        draft.row("", f"no {startup_taint_flag(taint)}", Verdict.TOLD, "", text)
 
 
 def read_boolean(argument: Argument) -> bool:
