@@ -12,6 +12,7 @@ import msgspec
 
 from chalicelib.model.memory import NodeMemory
 from chalicelib.model.plan import Plan
+from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.prices import price_book
 from chalicelib.shadow import verdicts
 from chalicelib.shadow.cooldowns import cooldown_end, given_up
@@ -69,6 +70,8 @@ from chalicelib.shadow.verdicts import Judged, Situation, cause
 EXTRA_AFTER = 120.0
 """Seconds within which the other autoscaler may follow a growth of our plans."""
 EXTRA_PASSES = 2
+_REST_MATTERS = 3600.0
+"""Seconds for which the end of a node's rest can explain a later removal."""
 WAITS = 600.0
 """Seconds after which a row that differs in its counters only is written again."""
 
@@ -189,6 +192,7 @@ def _judge_removals(ledger: Ledger, this_pass: Pass) -> Ledger:
         deleting=latest(deleting),
         removing={node: match for node, match in removing.items() if node in deleting},
         planned={node: at for node, at in ledger.planned.items() if node in remaining},
+        rechecks=_rechecks(ledger, this_pass),
         reported={node: at for node, at in ledger.reported.items() if node in existing},
     )
     return release(hold(ledger, tuple(matches)), this_pass.known_until(ledger.seen), this_pass.at)
@@ -209,10 +213,53 @@ def _removal_match(ledger: Ledger, removed_node: RemovedNode, this_pass: Pass) -
     judged = verdicts.removal(removed_node, planned, memory, ledger.seen, patience, rested)
     unneeded_since = (memory.unneeded_since if memory else 0.0) or planned or 0.0
     restart = ledger.restarted if unneeded_since and unneeded_since <= ledger.restarted <= at else 0.0
-    situation = _situation(this_pass, judged.apart, restarted=restart, own=judged.own)
+    lacks_place = judged.verdict is ShadowVerdict.REFUSED and _rest_without_place(memory) > 0.0
+    instead = _other_node(ledger, removed_node, this_pass) if lacks_place else ""
+    situation = msgspec.structs.replace(
+        _situation(this_pass, judged.apart, restarted=restart, own=judged.own),
+        instead=instead,
+        looked_again=_looked_again(ledger, memory, node, judged.verdict),
+    )
     why = "" if judged.verdict in AGREEING else cause(situation)
     lead = None if judged.apart is None else round(judged.apart, 1)
-    return Match(name, REMOVAL, at, judged.verdict, node, detail=judged.detail, cause=why, lead=lead)
+    return Match(name, REMOVAL, at, judged.verdict, node, detail=judged.detail, cause=why, lead=lead, instead=instead)
+
+
+def _other_node(ledger: Ledger, removed_node: RemovedNode, this_pass: Pass) -> str:
+    """Return the node of the same group that our plan removes, and the other autoscaler does not; "" without one. It
+    is the counterpart of one removal only."""
+    own_nodes = set(this_pass.plan.unneeded) | ledger.planned.keys()
+    their_nodes = ledger.seen.soft.keys() | ledger.deleting.keys()
+    counterparts = {match.instead for match in (*ledger.matches, *ledger.removing.values(), *ledger.held)}
+    group_nodes = ledger.seen.nodes.get(removed_node.group, ())
+    return min((own_nodes & this_pass.node_names & set(group_nodes)) - their_nodes - counterparts, default="")
+
+
+def _looked_again(ledger: Ledger, memory: NodeMemory | None, node: str, verdict: ShadowVerdict) -> float:
+    """Return when our plan looks at a node again whose pods had no place at its last look, 0.0 if that explains
+    nothing. Each autoscaler rests from its own last look on."""
+    if memory is None:
+        return 0.0
+    if verdict is ShadowVerdict.REFUSED:
+        return _rest_without_place(memory)
+    rested = ledger.rechecks.get(node, 0.0)
+    is_cause = verdict is ShadowVerdict.LATER and 0.0 <= memory.unneeded_since - rested <= verdicts.CLOSE
+    return rested if is_cause else 0.0
+
+
+def _rest_without_place(memory: NodeMemory | None) -> float:
+    """Return until when our plan does not look at a node again whose pods had no place, 0.0 for any other node."""
+    has_no_place = memory is not None and memory.why is not None and memory.why.code is ReasonCode.NO_PLACE_TO_MOVE_PODS
+    return memory.unremovable_until if memory is not None and has_no_place else 0.0
+
+
+def _rechecks(ledger: Ledger, this_pass: Pass) -> dict[str, float]:
+    """Return until when our plan does not look at nodes again that the other autoscaler may remove, with those whose
+    rest ended an hour ago at most."""
+    candidates = {node: this_pass.before.nodes.get(node) for node in ledger.seen.soft}
+    rests = {node: rest for node, memory in candidates.items() if (rest := _rest_without_place(memory)) > 0.0}
+    recent = {node: until for node, until in ledger.rechecks.items() if until > this_pass.at - _REST_MATTERS}
+    return latest({node: until for node, until in (recent | rests).items() if node in this_pass.node_names})
 
 
 def _planned_removals(ledger: Ledger, observation: Observation, this_pass: Pass) -> Ledger:
@@ -233,6 +280,9 @@ def _planned_removals(ledger: Ledger, observation: Observation, this_pass: Pass)
             memory = this_pass.before.nodes.get(node)
             unneeded_since = (memory.unneeded_since if memory else 0.0) or at
             restart = ledger.restarted if ledger.restarted >= unneeded_since else 0.0
+            situation = msgspec.structs.replace(
+                _situation(this_pass, restarted=restart), instead=_counterpart(ledger, node)
+            )
             match = Match(
                 match_id(REMOVAL, at, node),
                 REMOVAL,
@@ -240,11 +290,17 @@ def _planned_removals(ledger: Ledger, observation: Observation, this_pass: Pass)
                 ShadowVerdict.ONLY_OURS,
                 node,
                 detail=f"{moved}; {taint}",
-                cause=cause(_situation(this_pass, restarted=restart)),
+                cause=cause(situation),
             )
             matches.append(match)
             reported[node] = planned.pop(node)
     return add(msgspec.structs.replace(ledger, planned=planned, reported=latest(reported)), *matches)
+
+
+def _counterpart(ledger: Ledger, node: str) -> str:
+    """Return the node that the other autoscaler removed in the place of this one, "" without one."""
+    matches = (*ledger.matches, *ledger.removing.values(), *ledger.held)
+    return next((match.node for match in matches if match.instead == node), "")
 
 
 # -- growths ---------------------------------------------------------------------------------------------------------

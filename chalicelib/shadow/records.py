@@ -50,7 +50,8 @@ GROWTH, REMOVAL = "growth", "removal"
 
 class Match(msgspec.Struct, frozen=True, array_like=True):
     """One comparison. at: when the other autoscaler acted, for `extra` and `only ours` when we would have. theirs,
-    ours: nodes per group, of growths. lead: seconds by which our plan came before the other's act."""
+    ours: nodes per group, of growths. lead: seconds by which our plan came before the other's act. instead: the node of
+    the same group that our plan removes in the place of a removed one."""
 
     id: str
     kind: str
@@ -64,6 +65,7 @@ class Match(msgspec.Struct, frozen=True, array_like=True):
     approximate: bool = False
     lead: float | None = None
     costs: tuple[float, float] | None = None  # ours, theirs; per hour
+    instead: str = ""
 
 
 class Day(msgspec.Struct, frozen=True, array_like=True):
@@ -199,7 +201,7 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     nodes with the other's hard taint. removing: the results of their removals, which count when the node is gone.
     acted: the other's last growth. restarted: when the other autoscaler started again, 0.0: not seen. first: the first
     pass; resumed: the first one after a time in another mode, 0.0 without one. held: removals later than the other's
-    last status."""
+    last status. rechecks: node -> until when our plan did not look at it again, because its pods had no place."""
 
     first: float
     seen: Observation
@@ -216,6 +218,7 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     matches: tuple[Match, ...] = ()
     held: tuple[Match, ...] = ()
     removing: dict[str, Match] = {}
+    rechecks: dict[str, float] = {}
 
 
 def match_id(kind: str, at: float, name: str) -> str:

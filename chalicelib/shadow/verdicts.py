@@ -147,7 +147,9 @@ class Situation(msgspec.Struct, frozen=True):
     None: only one acted. gaps: what this pass could not read. restarted: when the other autoscaler started again after
     our decision, 0.0: it did not. drawn: the other autoscaler drew among exactly equal groups. known: a documented
     difference, with its place. gone: which pods were gone when they were asked for. reserved: node and template differ
-    in what the node's own programs reserve. own: why our plan differs."""
+    in what the node's own programs reserve. instead: the node of the same group that goes in the place of this one.
+    looked_again: when our plan looked at the node again, whose pods had no place before, 0.0: at once. own: why our
+    plan differs."""
 
     random: bool = False
     apart: float | None = None
@@ -158,6 +160,8 @@ class Situation(msgspec.Struct, frozen=True):
     drawn: bool = False
     gone: str = ""
     own: str = ""
+    instead: str = ""
+    looked_again: float = 0.0
 
 
 _CAUSES: tuple[tuple[Callable[[Situation], bool], Callable[[Situation], str]], ...] = (
@@ -166,6 +170,11 @@ _CAUSES: tuple[tuple[Callable[[Situation], bool], Callable[[Situation], str]], .
     (lambda s: s.restarted > 0, lambda s: f"Cluster Autoscaler restarted at {format_time(s.restarted)}"),
     (lambda s: s.apart is not None and abs(s.apart) < INTERVAL, lambda _: "timing: under one interval apart"),
     (lambda s: bool(s.gaps), lambda s: f"this pass could not read {', '.join(s.gaps[:3])}"),
+    (lambda s: bool(s.instead), lambda s: f"another node of its group: {s.instead}"),
+    (
+        lambda s: s.looked_again > 0,
+        lambda s: f"its pods had no place: not looked at again until {format_time(s.looked_again)}",
+    ),
     (lambda s: bool(s.known), lambda s: f"known difference: {s.known}"),
     (lambda s: bool(s.gone), lambda s: f"pods gone: {s.gone}"),
     (lambda s: s.reserved, lambda _: "the node reserves more than its template"),

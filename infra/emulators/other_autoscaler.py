@@ -15,7 +15,7 @@ from __future__ import annotations
 import ipaddress
 import random
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -49,6 +49,8 @@ _BACKOFF, _LONGEST_BACKOFF, _BACKOFF_FORGOTTEN = 300.0, 1800.0, 10800.0
 """Seconds for which a group whose growth failed is not grown: at first, at most, and until the next one is a first."""
 _EVICTED_WITHIN = 120.0
 """Seconds after which a removal is given up if an eviction is still refused."""
+_UNREMOVABLE = 300.0
+"""Seconds for which a node whose pods had no other place is not looked at again."""
 _NOT_READY = frozenset({"node.kubernetes.io/not-ready", "node.cloudprovider.kubernetes.io/uninitialized"})
 _ABSENT = 404
 
@@ -98,6 +100,7 @@ class OtherAutoscaler:
         self._unneeded: dict[str, float] = {}
         self._deleting: dict[str, str] = {}
         self._drained_since: dict[str, float] = {}
+        self._looked_at_again: dict[str, float] = {}
         self._backoffs: dict[str, tuple[float, float]] = {}  # group -> its end, its length
         self._requested: dict[str, int] = {}  # group -> nodes that it has bought and that are not there yet
         self._transitions = Transitions()
@@ -116,6 +119,7 @@ class OtherAutoscaler:
         self.dead, self._new = False, True
         self._unneeded, self._deleting, self._requested, self._last_add = {}, {}, {}, 0.0
         self._last_delete, self._last_failure, self._drained_since, self._backoffs = 0.0, 0.0, {}, {}
+        self._looked_at_again = {}
         self._transitions = Transitions()
         self._next = now + EVERY
         self._put_status(before_the_first_loop(now, legacy=self._legacy), now)
@@ -233,11 +237,7 @@ class OtherAutoscaler:
     # -- removing
 
     def _scale_down(self, groups: Sequence[GroupView], pending: Sequence[KubeObject], now: float) -> None:
-        found: dict[str, GroupView] = {}
-        for group in groups:
-            for node in group.nodes:
-                if node not in self._deleting and group.target > group.least and self._can_go(node):
-                    found[node] = group
+        found = self._find_unneeded(groups)
         self._unneeded = {node: self._unneeded.get(node, now) for node in found}
         new = 0
         for each in self._kube.list("nodes"):
@@ -266,18 +266,42 @@ class OtherAutoscaler:
         )
         return any(at and now - at < delay for at, delay in rests)
 
-    def _can_go(self, name: str) -> bool:
-        """Return whether less than half of the node is used and its pods fit on other nodes."""
+    def _find_unneeded(self, groups: Sequence[GroupView]) -> dict[str, GroupView]:
+        """Return the nodes that could all go together, with their groups: the pods of one take room that the next one
+        then lacks. A node that was unneeded before comes first."""
+        now = self._clock()
+        free = self._free(frozenset(self._deleting))
+        group_of = {node: group for group in groups if group.target > group.least for node in group.nodes}
+        found: dict[str, GroupView] = {}
+        for node in sorted(group_of, key=lambda name: (name not in self._unneeded, name)):
+            group = group_of[node]
+            is_at_least = sum(other.id == group.id for other in found.values()) >= group.target - group.least
+            is_due = self._looked_at_again.get(node, 0.0) <= now
+            if node in self._deleting or is_at_least or not is_due or not self._is_little_used(node):
+                continue
+            left = {name: room for name, room in free.items() if name != node}
+            if self._moves_pods(node, left):
+                free = left
+                found[node] = group
+            else:
+                self._looked_at_again[node] = now + _UNREMOVABLE
+        return found
+
+    def _is_little_used(self, name: str) -> bool:
+        """Return whether less than half of the node is used."""
         node = self._kube.peek("nodes", name)
         if node is None:
             return False
         cpu, memory = _room(node["status"]["allocatable"])
-        moved = [pod for pod in self._pods_on(name) if not _stays(pod)]
         used = [_requests(pod) for pod in self._pods_on(name)]
-        if 2 * sum(each[0] for each in used) >= cpu or 2 * sum(each[1] for each in used) >= memory:
-            return False
-        bins = list(self._free(frozenset({name, *self._deleting})).values())
-        return all(_take(bins, _requests(pod)) for pod in moved)
+        return 2 * sum(each[0] for each in used) < cpu and 2 * sum(each[1] for each in used) < memory
+
+    def _moves_pods(self, name: str, free: dict[str, Room]) -> bool:
+        """Take room for the pods of a node, and return whether all have some."""
+        bins = list(free.values())
+        fit = all(_take(bins, _requests(pod)) for pod in self._pods_on(name) if not _stays(pod))
+        free.update(zip(free, bins, strict=True))
+        return fit
 
     def _finish_removals(self, now: float) -> None:
         for node, group in list(self._deleting.items()):
@@ -445,18 +469,26 @@ class MachineDeploymentGroups:
             meta, marks = each["metadata"], fields.marks(each)
             if fields.MAX_SIZE in marks:
                 key = f"{meta['namespace']}/{meta['name']}"
-                size = tuple(parse_amount(name, marks[fields.CAPACITY + name]) for name in ("cpu", "memory"))
+                members = tuple(sorted(nodes.get(key, ())))
                 found.append(
                     GroupView(
                         f"MachineDeployment/{key}",
                         int(marks[fields.MIN_SIZE]),
                         int(marks[fields.MAX_SIZE]),
                         each["spec"]["replicas"],
-                        (size[0], size[1]),
-                        tuple(sorted(nodes.get(key, ()))),
+                        self._size(marks, members),
+                        members,
                     )
                 )
         return sorted(found, key=lambda group: group.id)
+
+    def _size(self, marks: Mapping[str, str], nodes: Sequence[str]) -> Room:
+        """Return what a new node offers: as much as one of the group, else what the annotations say."""
+        for name in nodes:
+            node = self._kube.peek("nodes", name)
+            if node is not None and node.get("status", {}).get("allocatable"):
+                return _room(node["status"]["allocatable"])
+        return _room({name: marks[fields.CAPACITY + name] for name in ("cpu", "memory")})
 
     def grow(self, group: str, count: int) -> None:
         self._resize(group, count)

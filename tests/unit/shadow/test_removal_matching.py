@@ -102,7 +102,10 @@ def test_refused_removal_of_a_node_whose_pods_have_no_place_says_so() -> None:
         shadow.look(crowded("w-0", "w-1"), minute, status(minute))
     shadow.look(crowded("w-0"), 3, status(3))
     [match] = shadow.matches
-    assert (match.verdict, match.cause) == (ShadowVerdict.REFUSED, "Outscaler keeps the node: NoPlaceToMovePods")
+    assert (match.verdict, match.cause) == (
+        ShadowVerdict.REFUSED,
+        "its pods had no place: not looked at again until 2027-01-15T08:05:00Z",
+    )
 
 
 def test_refused_removal_without_a_reason_has_no_known_cause() -> None:
@@ -201,3 +204,54 @@ def test_samples_of_the_overlap_do_not_depend_on_other_changes() -> None:
     [day] = shadow.ledger.days.values()
     assert sum(day.overlap) == 6
     assert day.overlap[-1] >= 5
+
+
+# -- causes ----------------------------------------------------------------------------------------------------------
+
+
+def pair(taints: tuple[Taint, ...] = ()) -> ClusterBuilder:
+    """Of w-1 and w-2 one can go: the pod of each has a place on the other one only. taints: of w-2."""
+    built = fleet("w-0", empty="")
+    built.node("w-1", "2", group="w").node("w-2", "2", group="w", taints=taints)
+    return built.running("w-1", 1, "900m").running("w-2", 1, "900m").group("w", template=node("template", "2"))
+
+
+def test_another_node_of_the_group_is_the_cause_for_both_nodes() -> None:
+    shadow = ShadowPasses()
+    for minute in range(12):
+        shadow.look(pair((soft(0),)), minute, status(minute, candidates=1))
+    for minute in range(12, 50):
+        rest = fleet("w-0", empty="").node("w-1", "2", group="w").running("w-1", 2, "900m")
+        shadow.look(rest.group("w", template=node("template", "2")), minute, status(minute, candidates=0))
+    assert [(match.verdict, match.node, match.cause) for match in shadow.matches] == [
+        (ShadowVerdict.REFUSED, "w-2", "another node of its group: w-1"),
+        (ShadowVerdict.ONLY_OURS, "w-1", "another node of its group: w-2"),
+    ]
+
+
+def with_room(*, full: bool) -> ClusterBuilder:
+    """The pod of w-1 has a place on w-0, unless that is full."""
+    built = cluster().node("w-0", "2", group="w").node("w-1", "2", group="w", taints=(soft(0),))
+    built.running("w-0", 1, "1900m" if full else "1100m").running("w-1", 1, "800m")
+    return built.group("w", template=node("template", "2"))
+
+
+def after_rest(minutes: int) -> ShadowPasses:
+    """At first w-1 cannot go, and the other autoscaler removes it after these minutes."""
+    shadow = ShadowPasses()
+    for minute in range(minutes):
+        shadow.look(with_room(full=minute < 1), minute, status(minute, candidates=1))
+    shadow.look(cluster().node("w-0", "2", group="w").running("w-0", 1, "1900m").group("w"), minutes, status(minutes))
+    return shadow
+
+
+def test_rest_of_a_node_that_could_not_go_is_the_cause_of_a_refusal() -> None:
+    [match] = after_rest(4).matches
+    assert match.verdict is ShadowVerdict.REFUSED
+    assert match.cause == "its pods had no place: not looked at again until 2027-01-15T08:05:00Z"
+
+
+def test_rest_of_a_node_that_could_not_go_is_the_cause_of_a_later_removal() -> None:
+    [match] = after_rest(11).matches
+    assert match.verdict is ShadowVerdict.LATER
+    assert match.cause == "its pods had no place: not looked at again until 2027-01-15T08:05:00Z"
