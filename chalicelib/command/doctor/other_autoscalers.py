@@ -26,6 +26,7 @@ from chalicelib.command.doctor.running_autoscalers import (
 from chalicelib.command.importers.flag_table import release_of
 from chalicelib.command.importers.startup_taints import CLUSTER_API, startup_taint_flag, unknown_startup_taints
 from chalicelib.command.importers.translate_flags import group_arguments
+from chalicelib.command.output import plural
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.kube import objects
 from chalicelib.kube.errors import Forbidden, NotFound
@@ -159,16 +160,16 @@ def check_traces(context: DoctorContext) -> Iterator[Finding]:
         yield finding("DR09", text, nodes=karpenter[:_MOST])
     hard = [node.name for node in nodes if node.taint(TO_BE_DELETED) and OPERATION_ANNOTATION not in node.annotations]
     if hard:
-        text = f"{len(hard)} nodes have {TO_BE_DELETED} that Outscaler has not set: {first_names(hard)}"
+        text = f"{TO_BE_DELETED} that Outscaler has not set on {plural(len(hard), 'node')}: {first_names(hard)}"
         fix = "wait until the other autoscaler has removed them; outscaler uninstall NAME --foreign removes left ones"
         yield finding("DR07", text, fix=fix, nodes=hard[:_MOST])
     foreign = [node.name for node in nodes if any(node.taint(key) for key in _FOREIGN_TAINTS)]
     if foreign:
-        text = f"{len(foreign)} nodes have taints of another autoscaler: {first_names(foreign)}"
+        text = f"taints of another autoscaler on {plural(len(foreign), 'node')}: {first_names(foreign)}"
         fix = "stop the other autoscaler, and remove the taints"
         yield finding("DR07", text, fix=fix, nodes=foreign[:_MOST])
     soft = [node.name for node in nodes if node.taint(DELETION_CANDIDATE)]
     if soft and not permitted(context.policy).act:
-        text = f"{len(soft)} nodes have soft taints ({DELETION_CANDIDATE}) of an autoscaler"
+        text = f"soft taints on {plural(len(soft), 'node')} ({DELETION_CANDIDATE}) of an autoscaler"
         fix = "Outscaler continues their times; outscaler uninstall removes those of an autoscaler that is gone"
         yield finding("DR07", text, severity=Severity.INFO, fix=fix, nodes=soft[:_MOST])
