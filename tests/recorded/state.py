@@ -14,7 +14,7 @@ import gzip
 import json
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -150,10 +150,10 @@ def carry_on(store: Store, clock: ManualClock) -> None:
     store.leases.release(lease, passed_at=clock(), succeeded=True)
 
 
-def items(client: Any) -> dict[str, list[dict[str, Any]]]:
-    """Both tables' items as JSON, by their keys; bytes in base64."""
+def items(client: Any, tables: Sequence[str] = (TABLE, POLICIES)) -> dict[str, list[dict[str, Any]]]:
+    """The tables' items as JSON, by their keys; bytes in base64."""
     found = {}
-    for table in (TABLE, POLICIES):
+    for table in tables:
         rows = client.scan(TableName=table)["Items"]
         plain = [json.loads(json.dumps(row, default=_text)) for row in rows]
         found[table] = sorted(plain, key=lambda row: (row["cluster"]["S"], row["item"]["S"]))
