@@ -148,17 +148,15 @@ def _history(store: Store, account: MemoryAccount) -> None:
     """A line of every kind, operations of every kind and end, claims, pauses, and a node that its vendor takes back."""
     for at, (kind, group, facts) in enumerate(_lines()):
         operation = f"op-{at:02}" if kind == "operation" else ""
-        store.journal.append(
-            "prod", JournalEntry(NOW - 7000.0 + 37.0 * at, kind, group, f"plan-{at}", operation, facts)
-        )
+        line = JournalEntry(NOW - 7000.0 + 37.0 * at, kind, f"plan-{at}", operation, group, facts)
+        store.journal.append("prod", line)
     store.group_ownership.claim_groups("prod", [("clusterapi", "web"), ("exoscale", example_clusters.GPU)])
     store.group_ownership.claim_groups("shop", [("clusterapi", "group-0")])
     store.journal.count("prod", {"scaled_up_nodes_total": 4.0})
-    pauses = (
-        Pause(NOW + 900.0, NOW - 60.0, PausedPart.GROWTH, example_clusters.GPU, "a new image", KIM),
-        Pause(NOW + 7200.0, NOW - 90.0, PausedPart.REMOVALS, reason="sale", by=KIM),
-    )
-    store.pauses.change("prod", lambda _: pauses)
+    growth = Pause(NOW + 900.0, NOW - 60.0, PausedPart.GROWTH, example_clusters.ARM, "a new image", KIM)
+    store.pauses.change("prod", lambda _: (growth,))
+    removals = Pause(NOW + 7200.0, NOW - 90.0, PausedPart.REMOVALS, reason="sale", by=KIM)
+    store.pauses.change("shop", lambda _: (removals, msgspec.structs.replace(growth, group="group-0")))
     before = store.memory.load("prod")
     notices = {"batch-4": InterruptionNotice(NOW - 20.0, NOW + 100.0, by_vendor=True)}
     batch = GroupMemory(target=5, risk=InterruptionRisk(1.5, 900.0, NOW - 60.0, 5, NOW - 20.0, notices))
@@ -400,7 +398,8 @@ def _filled(store: Store) -> None:
     decided = converted(plan, Plan)
     for entry in given["journal"]:
         facts = {**entry["facts"], "by": KIM}
-        store.journal.append("filled", JournalEntry(NOW - entry["at"], entry["kind"], entry["group"], facts=facts))
+        line = JournalEntry(NOW - entry["at"], entry["kind"], group=entry["group"], facts=facts)
+        store.journal.append("filled", line)
     lease = store.leases.acquire("filled", "golden", 60.0)
     documents = [each | {"cluster": "filled"} for each in given["operations"]]
     operations = [from_document(converted(each, OperationDocument)) for each in documents]

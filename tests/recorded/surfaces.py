@@ -81,6 +81,7 @@ class Place:
                 code = outscaler(words)
         name = (title or " ".join(("outscaler", *words))) + (f", {columns} columns" if columns else "")
         assert name not in self.answers, name
+        assert str(self.folder) not in out.getvalue() + err.getvalue(), f"{name} names a folder of this machine"
         self.answers[name] = [
             f"exit {code}",
             *out.getvalue().splitlines(),
@@ -92,6 +93,10 @@ class Place:
         for form in (*forms, *([f"jsonpath={path}"] if path else ())):
             for columns in (PIPED, NARROW, BROAD) if form in TEXTS else (PIPED,):
                 self.command(*words, *(() if form == "table" else ("-o", form)), columns=columns)
+
+    def set(self, name: str, value: str) -> None:
+        """Set a variable of the environment."""
+        self._patch.setenv(name, value)
 
     def watched(self, *words: str, rounds: int = 1) -> None:
         """Record a command that looks again, ten minutes later each time, until Ctrl-C."""
@@ -139,7 +144,7 @@ def _environment(folder: Path) -> dict[str, str]:
         "AWS_SECRET_ACCESS_KEY": "testing",
         "OUTSCALER_PAGE_KEY": "outscaler/page",
         "HOME": str(folder),
-        "XDG_CONFIG_HOME": str(folder),
+        "XDG_CONFIG_HOME": "settings",
         "TZ": "Europe/Zurich",
         "TERM": "xterm",
         "NO_COLOR": "1",
@@ -303,6 +308,51 @@ _ACCEPTED = (("accept", "edge", "00000008"), ("accept", "edge/web-9"), ("accept"
 """Words of `shadow`."""
 
 
+# -- changes
+
+
+def _changed(items: Mapping[str, Any]) -> Answers:
+    with place(items) as here:
+        queue = boto3.client("sqs").create_queue(QueueName="reconcile")["QueueUrl"]
+        here.set("OUTSCALER_QUEUE_RECONCILE", queue)
+        (here.folder / "shop.yaml").write_text(_GOOD)
+        for words in _CHANGES:
+            here.command(*words)
+        for kind in ("clusters", "breaker prod", "groups prod", "groups staging", "policy shop"):
+            here.command("get", *kind.split(), title=f"get {kind}, after the changes")
+        for cluster in ("prod", "shop", "staging"):
+            here.forms("history", cluster, "--since", "1h")
+        return here.answers
+
+
+_CHANGES: tuple[tuple[str, ...], ...] = (
+    ("apply", "shop.yaml", "--dry-run"),
+    ("apply", "shop.yaml"),
+    ("apply", "shop.yaml", "-o", "json"),
+    ("apply", "wrong.yaml"),
+    ("pause", "prod", "--for", "2h", "--reason", "release test"),
+    ("pause", "prod", "--removals", "--group", "web", "--reason", "sale", "-o", "yaml"),
+    ("pause", "prod", "--growth", "--group", "wbe", "--reason", "sale"),
+    ("pause", "prod", "--for", "99d", "--reason", "sale"),
+    ("resume", "staging"),
+    ("resume", "prod", "--group", "web", "-o", "json"),
+    ("resume", "edge"),
+    ("retry", "prod", "group", "gpu"),
+    ("retry", "prod", "group", "web"),
+    ("retry", "prod", "node", "web-2", "-o", "json"),
+    ("retry", "prod", "operation", "grow-5be1f0a2"),
+    ("retry", "prod", "operation", "nothing"),
+    ("release", "prod", "--for", "20m"),
+    ("release", "filled", "--for", "20m", "-o", "json"),
+    ("release", "prod", "--for", "20m", "--yes"),
+    ("release", "prod", "--claim", "web"),
+    ("release", "prod", "--claim", "nothing"),
+    ("config",),
+    ("config", "-o", "json"),
+)
+"""Commands that change what is stored, one after the other."""
+
+
 # -- explain
 
 
@@ -345,14 +395,19 @@ _CODES = ("Insufficient", "BlockedByPod", "MaintenanceWindow", "RecentlyUnremova
 
 def _planned(_: Mapping[str, Any]) -> Answers:
     with place() as here:
+        (here.folder / "more.yaml").write_text(_DEPLOYMENT)
+        (here.folder / "moves.yaml").write_text(_MOVES)
         for case in _chosen_cases():
-            words = _filled(here, case)
-            name = case.name
-            here.forms("plan", *words, forms=("table", "yaml"), path="{.id}")
+            name, words = case.name, _filled(here, case)
+            moving = (name, "--policy", "moves.yaml", "--now", case.times[0])
+            here.forms("plan", *words, path="{.id}")
+            here.forms("plan", *moving)
             for kind, thing in _things(here.folder / name):
                 here.command("explain", kind, thing, *words)
                 here.command("explain", kind, thing, *words, "-o", "yaml")
-            here.forms("cost", name, "--policy", f"{name}/policy.yaml", forms=(*TEXTS, *DATA))
+                if kind != "pod":
+                    here.command("explain", kind, thing, *moving)
+            here.forms("cost", name, "--policy", f"{name}/policy.yaml", forms=(*TEXTS, "json"))
             here.command("groups", name)
         for more in _ASSUMED:
             here.forms("plan", *words, *more)
@@ -372,8 +427,32 @@ _ASSUMED = (
     ("--group", "g0:max=20,min=1", "--assume-unneeded-for", "25m"),
     ("--compare-option", "expander=most-pods", "--compare-option", "balanceSimilarNodeGroups=true"),
     ("--strict", "--seed", "7"),
+    ("--add-pods", "more.yaml", "--option", "maxNodesTotal=9"),
 )
 """Further words of `plan`."""
+_DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: more, namespace: shop}
+spec:
+  replicas: 9
+  selector: {matchLabels: {app: more}}
+  template:
+    metadata: {labels: {app: more}}
+    spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 700m, memory: 1Gi}}}]}
+"""
+_MOVES = """\
+apiVersion: outscaler.dev/v1
+kind: Cluster
+metadata: {name: generated}
+spec:
+  mode: active
+  kubernetes: {kubeconfigFile: kubeconfig}
+  providers: {clusterapi: {}}
+  prices: {cpu: 0.03, memory: 0.004, gpu: 0.9, node: 0.01, currency: EUR}
+  consolidation: {mode: shadow, minNodeAge: 0s, quietTime: 0s}
+  nodeLifecycle: {maxNodeAge: 24h}
+"""
 _CASES = ("random-0", "random-9", "random-12", "random-33", "random-60", "random-15")
 
 
@@ -608,6 +687,7 @@ SURFACES: dict[str, Callable[[Mapping[str, Any]], Answers]] = {
     "get": _get,
     "history": _history,
     "cost and shadow": _money,
+    "changes": _changed,
     "explain": _explained,
     "plan": _planned,
     "validate": _validated,
