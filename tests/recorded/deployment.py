@@ -232,32 +232,28 @@ def _lines() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def _bill(store: Store) -> None:
-    """Groups, pools, workloads, spot and a second currency in the bill of prod."""
+    """What shop has: groups, pools, workloads, spot and a second currency in its bill."""
     overview = example_clusters.overview()
     assert overview.bill is not None
     parts = CostParts(1_248_000, 900_000, 50_000, 40_000, 100_000, 128_000, 30_000)
-    workloads = (
-        WorkloadCost("shop", 1_500_000, 300_000),
-        WorkloadCost("ml", 700_000, 90_000),
-        WorkloadCost("", 110_000, 8_000, 12),
-    )
+    others = WorkloadCost("", 110_000, 8_000, 12)
     bill = msgspec.structs.replace(
         overview.bill.bills[0],
-        groups=(
-            MachineCost("web", 13, parts),
-            MachineCost(example_clusters.BATCH, 5, parts),
-            MachineCost("", 1, parts),
-        ),
+        groups=(MachineCost("group-0", 13, parts), MachineCost("group-1", 5, parts), MachineCost("", 1, parts)),
         pools=(MachineCost("general", 18, parts),),
-        namespaces=workloads,
-        owners=(WorkloadCost("shop/Deployment/cart", 1_400_000, 200_000), workloads[2]),
+        namespaces=(WorkloadCost("shop", 1_500_000, 300_000), WorkloadCost("ml", 700_000, 90_000), others),
+        owners=(WorkloadCost("shop/Deployment/cart", 1_400_000, 200_000), others),
         overcommitted=2,
         spot=SpotCost(3, 2, 280_000, 1, 140_000),
     )
     yuan = Bill("CNY", CostParts(410_000, 300_000, 10_000, 20_000, 0, 80_000, 0))
+    groups = tuple(
+        msgspec.structs.replace(group, group=f"group-{at}", ready=2, min=1, max=9, aliases=(f"alias-{at}",))
+        for at, group in enumerate(overview.groups)
+    )
     whole = msgspec.structs.replace(overview.bill, bills=(bill, yuan), unpriced=2)
-    changed = msgspec.structs.replace(overview, at=NOW - 20.0, bill=whole)
-    store.gauge_rings.add("prod", GaugePoint(NOW + 300.0, 20, 2, 25, 79, 57, 3.3), changed, seen=NOW)
+    changed = msgspec.structs.replace(overview, groups=groups, bill=whole)
+    store.gauge_rings.add("shop", GaugePoint(NOW, 20, 2, 25, 79, 57, 3.3), changed, seen=0.0)
 
 
 def _comparison(store: Store) -> None:

@@ -199,8 +199,10 @@ def _get(items: Mapping[str, Any]) -> Answers:
             here.command("get", kind, "reasons", "-o", "json")
             here.command("get", kind, "reasons", columns=BROAD)
         for cluster in ("shop", "staging", "edge", "lab"):
-            for kind in ("groups", "nodes", "pods", "operations", "breaker"):
+            for kind in ("groups", "pods", "operations", "breaker"):
                 here.command("get", kind, cluster)
+        here.command("get", "nodes", "lab")
+        here.forms("get", "nodes", "shop", forms=TEXTS)
         for words in _CHOSEN:
             here.command("get", *words)
         here.watched("get", "groups", "prod", "-w", rounds=2)
@@ -273,10 +275,11 @@ def _history(items: Mapping[str, Any]) -> Answers:
 
 def _money(items: Mapping[str, Any]) -> Answers:
     with place(items) as here:
-        here.forms("cost", "prod", forms=(*TEXTS, *DATA), path="{.bills[*].currency}")
+        for cluster in ("prod", "shop"):
+            here.forms("cost", cluster, forms=(*TEXTS, *DATA), path="{.bills[*].currency}")
+            here.forms("cost", cluster, "--days", "7")
         for key in ("pool", "namespace", "owner", "node"):
-            here.command("cost", "prod", "--by", key)
-        here.forms("cost", "prod", "--days", "7")
+            here.command("cost", "shop", "--by", key)
         for words in _BILLS:
             here.command("cost", *words)
         here.forms("shadow", "edge", path="{.matches[*].id}")
@@ -295,7 +298,7 @@ def _money(items: Mapping[str, Any]) -> Answers:
 
 _BILLS: tuple[tuple[str, ...], ...] = (
     (),
-    ("shop",),
+    ("staging",),
     ("filled",),
     ("filled", "-o", "json"),
     ("prdo",),
@@ -633,6 +636,7 @@ _PAGES = (
     "/ui/clusters/prod?range=14d&show=problems&kind=growth",
     "/ui/clusters/prod?show=empty",
     *(f"/ui/clusters/prod/groups?group={name}" for name in ("web", "batch", "gpu", "arm", "nothing")),
+    "/ui/clusters/shop/groups?group=alias-1",
     "/ui/clusters/reasons/groups?group=workers",
     "/ui/clusters/reasons/groups?group=sick",
     "/ui/clusters/prod/nodes?reason=BlockedByPod",

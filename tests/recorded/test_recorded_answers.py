@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 from typing import Any
 
@@ -11,6 +12,7 @@ from chalicelib.model.struct_form import DIGITS
 from tests.recorded import answers
 
 RECORDED = answers.recorded()
+given_answers = functools.cache(answers.answers)
 ROWS = "rows of apply"
 
 
@@ -24,7 +26,7 @@ def row_of(text: str) -> dict[str, Any]:
 
 
 def test_commands_give_the_recorded_answers() -> None:
-    given = answers.answers()
+    given = given_answers()
     assert given.keys() == RECORDED.keys()
     for name, lines in RECORDED.items():
         assert name == ROWS or given[name] == lines, name
@@ -32,7 +34,7 @@ def test_commands_give_the_recorded_answers() -> None:
 
 def test_apply_stores_what_was_recorded_and_perhaps_more() -> None:
     assert RECORDED[ROWS]
-    rows = [(row_of(before), row_of(now)) for before, now in zip(RECORDED[ROWS], answers.answers()[ROWS], strict=True)]
+    rows = [(row_of(before), row_of(now)) for before, now in zip(RECORDED[ROWS], given_answers()[ROWS], strict=True)]
     assert sum("compiled" in before for before, _ in rows) == 2
     for before, now in rows:
         assert now | before == now
