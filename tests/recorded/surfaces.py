@@ -4,185 +4,43 @@
     python -m tests.recorded.surfaces --deployment     make the deployment that is asked about again, too
     python -m tests.recorded.surfaces --to DIR         write every answer into DIR, to compare two trees with diff -r
 
-Tables are those of deployment.py and state.py, loaded into an emulated account at a fixed instant. Answers of commands
-have the exit code and both streams, piped and on terminals of 80 columns (without colours) and of 120 (with them).
-Only the three imports below name the program's own modules.
+Questions are about the tables of deployment.py and of state.py, generated clusters, and policy documents.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import gzip
-import io
 import json
-import logging
-import os
-import pickle
-import re
-import tempfile
-import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import boto3
-import botocore.client
-import pytest
-from chalice.test import Client
-from moto import mock_aws
 
-from app import app
-from chalicelib.command.main import main as outscaler
-from chalicelib.runtime.runtime import from_environment, install
-from infra.emulators.aws import create_table
 from tests.recorded import state
+from tests.recorded.answer_recorder import (
+    BEARER,
+    BROAD,
+    DATA,
+    NARROW,
+    TEXTS,
+    AnswerRecorder,
+    Answers,
+    recorder,
+    session,
+)
 from tests.recorded.plans import Case, cases
 
 FILE = Path(__file__).parent / "surfaces.json.gz"
-TABLE, NOW = "example", 1_795_000_000.0
-"""Of deployment.py."""
 RECORDED_NOW = state.NOW + 120.0
-KEY, BEARER = "k" * 40, "bearer-of-the-recording"
-PIPED, NARROW, BROAD = 0, 80, 120
-"""Columns of a terminal; PIPED is none."""
-TEXTS, DATA = ("table", "wide"), ("json", "yaml")
-_READS = ("Get", "BatchGet", "Query", "Scan", "Describe")
-_LINK, _ASSET = re.compile(r"/ui/open/[\w.-]+"), re.compile(r"(static/\w+)-[0-9a-f]{16}")
-
-Answers = dict[str, list[str]]
-
-
-class Terminal(io.StringIO):
-    """A stream that reports to be a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-class Place:
-    """An emulated account with tables, an empty working directory, and the clock: what commands and routes meet."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, folder: Path, now: float) -> None:
-        self.folder, self.now, self._patch = folder, now, patch
-        self.rounds = 0
-        self.answers: Answers = {}
-
-    def command(self, *words: str, columns: int = PIPED, title: str = "") -> None:
-        """Record what a command answers."""
-        out: io.StringIO = Terminal() if columns else io.StringIO()
-        err = io.StringIO()
-        with self._patch.context() as patch:
-            patch.setenv("COLUMNS", str(columns or NARROW))
-            if columns == BROAD:
-                patch.delenv("NO_COLOR")
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                code = outscaler(words)
-        name = (title or " ".join(("outscaler", *words))) + (f", {columns} columns" if columns else "")
-        assert name not in self.answers, name
-        assert str(self.folder) not in out.getvalue() + err.getvalue(), f"{name} names a folder of this machine"
-        self.answers[name] = [
-            f"exit {code}",
-            *out.getvalue().splitlines(),
-            *(f"stderr: {line}" for line in err.getvalue().splitlines()),
-        ]
-
-    def forms(self, *words: str, forms: Sequence[str] = (*TEXTS[:1], *DATA), path: str = "") -> None:
-        """Record an answer in these forms, texts in every width. path: also this one of jsonpath."""
-        for form in (*forms, *([f"jsonpath={path}"] if path else ())):
-            for columns in (PIPED, NARROW, BROAD) if form in TEXTS else (PIPED,):
-                self.command(*words, *(() if form == "table" else ("-o", form)), columns=columns)
-
-    def set(self, name: str, value: str) -> None:
-        """Set a variable of the environment."""
-        self._patch.setenv(name, value)
-
-    def watched(self, *words: str, rounds: int = 1) -> None:
-        """Record a command that looks again, ten minutes later each time, until Ctrl-C."""
-        self.rounds, before = rounds, self.now
-        self.command(*words)
-        self.now = before
-
-    def slept(self, _: float) -> None:
-        """What waiting does."""
-        self.rounds -= 1
-        if self.rounds < 0:
-            raise KeyboardInterrupt
-        self.now += 600.0
-
-
-@contextlib.contextmanager
-def place(items: Mapping[str, Any] | None = None, table: str = TABLE, now: float = NOW) -> Iterator[Place]:
-    """A place with these items; without any there is no account."""
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        patch = stack.enter_context(pytest.MonkeyPatch.context())
-        for name in [name for name in os.environ if name.startswith(("OUTSCALER_", "AWS_"))]:
-            patch.delenv(name)
-        for name, value in _environment(folder).items():
-            patch.setenv(name, value)
-        stack.callback(time.tzset)
-        time.tzset()
-        patch.chdir(folder)
-        made = Place(patch, folder, now)
-        if items is not None:
-            stack.enter_context(mock_aws())
-            patch.setenv("OUTSCALER_TABLE", table)
-            _load(items, table)
-            _remember_reads(patch)
-        patch.setattr(time, "time", lambda: made.now)
-        patch.setattr(time, "sleep", made.slept)
-        patch.setattr(time, "perf_counter", lambda: 0.0)
-        yield made
-
-
-def _environment(folder: Path) -> dict[str, str]:
-    return {
-        "AWS_DEFAULT_REGION": "eu-central-2",
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "OUTSCALER_PAGE_KEY": "outscaler/page",
-        "HOME": str(folder),
-        "XDG_CONFIG_HOME": "settings",
-        "TZ": "Europe/Zurich",
-        "TERM": "xterm",
-        "NO_COLOR": "1",
-    }
-
-
-def _load(items: Mapping[str, Any], table: str) -> None:
-    client = boto3.client("dynamodb")
-    create_table(client, table)
-    state.load(client, dict(items))
-    secrets = boto3.client("secretsmanager")
-    secrets.create_secret(Name="outscaler/page", SecretString=KEY)
-    secrets.create_secret(Name="outscaler/filled/webhook", SecretString=json.dumps({"bearer": BEARER}))
-
-
-def _remember_reads(patch: pytest.MonkeyPatch) -> None:
-    """Answer a request that reads what was read since the last write from memory: an emulated one takes most of the
-    time of a command."""
-    kind = botocore.client.BaseClient
-    ask, known = vars(kind)["_make_api_call"], dict[tuple[str, str], bytes]()
-
-    def remembered(client: Any, operation: str, parameters: dict[str, Any]) -> Any:
-        if not operation.startswith(_READS):
-            known.clear()
-            return ask(client, operation, parameters)
-        key = (operation, repr(parameters))
-        if key not in known:
-            known[key] = pickle.dumps(ask(client, operation, parameters))
-        return pickle.loads(known[key])
-
-    patch.setattr(kind, "_make_api_call", remembered)
 
 
 # -- get
 
 
 def _get(items: Mapping[str, Any]) -> Answers:
-    with place(items) as here:
+    with recorder(items) as here:
         every = (*TEXTS, "name", *DATA)
         here.command("get")
         here.forms("get", "clusters", forms=every, path='{range [*]}{.name} {.health}{"\\n"}{end}')
@@ -247,7 +105,7 @@ _CHOSEN = (
 
 
 def _history(items: Mapping[str, Any]) -> Answers:
-    with place(items) as here:
+    with recorder(items) as here:
         for cluster in ("prod", "filled"):
             here.forms("history", cluster, path="{.journal[*].kind}")
             here.forms("history", cluster, "--all", "--limit", "100", path="{.versions[*].digest}")
@@ -274,7 +132,7 @@ def _history(items: Mapping[str, Any]) -> Answers:
 
 
 def _money(items: Mapping[str, Any]) -> Answers:
-    with place(items) as here:
+    with recorder(items) as here:
         for cluster in ("prod", "shop"):
             here.forms("cost", cluster, forms=(*TEXTS, *DATA), path="{.bills[*].currency}")
             here.forms("cost", cluster, "--days", "7")
@@ -315,7 +173,7 @@ _ACCEPTED = (("accept", "edge", "00000008"), ("accept", "edge/web-9"), ("accept"
 
 
 def _changed(items: Mapping[str, Any]) -> Answers:
-    with place(items) as here:
+    with recorder(items) as here:
         queue = boto3.client("sqs").create_queue(QueueName="reconcile")["QueueUrl"]
         here.set("OUTSCALER_QUEUE_RECONCILE", queue)
         (here.folder / "shop.yaml").write_text(_GOOD)
@@ -360,7 +218,7 @@ _CHANGES: tuple[tuple[str, ...], ...] = (
 
 
 def _explained(items: Mapping[str, Any]) -> Answers:
-    with place(items) as here:
+    with recorder(items) as here:
         for name in ("web", "batch", "gpu", "arm"):
             here.forms("explain", "group", name, "--cluster", "prod", path="{.kind} {.name}")
         for name in ("web-0", "batch-0", "batch-4", "arm-0", "arm-1"):
@@ -397,7 +255,7 @@ _CODES = ("Insufficient", "BlockedByPod", "MaintenanceWindow", "RecentlyUnremova
 
 
 def _planned(_: Mapping[str, Any]) -> Answers:
-    with place() as here:
+    with recorder() as here:
         (here.folder / "more.yaml").write_text(_DEPLOYMENT)
         (here.folder / "moves.yaml").write_text(_MOVES)
         for case in _chosen_cases():
@@ -465,7 +323,7 @@ def _chosen_cases() -> list[Case]:
     return [by_name[name] for name in _CASES]
 
 
-def _filled(here: Place, case: Case) -> list[str]:
+def _filled(here: AnswerRecorder, case: Case) -> list[str]:
     """Write the case's files into a folder of its name; the words that plan for it, without paths of this machine."""
     folder = here.folder / case.name
     folder.mkdir()
@@ -488,7 +346,7 @@ def _things(folder: Path) -> list[tuple[str, str]]:
 
 
 def _validated(_: Mapping[str, Any]) -> Answers:
-    with place() as here:
+    with recorder() as here:
         for name, text in _DOCUMENTS.items():
             (here.folder / name).write_text(text)
         for name in _DOCUMENTS:
@@ -534,63 +392,23 @@ _DOCUMENTS = {
 
 
 def _routes(items: Mapping[str, Any]) -> Answers:
-    with place(items) as here, _client(here) as client:
+    with recorder(items) as here, here.client() as client:
         for path in _PATHS:
-            _asked(here, client, "GET", path)
+            here.request(client, "GET", path)
         for path, headers, body in _POSTS:
-            _asked(here, client, "POST", path, headers, body)
+            here.request(client, "POST", path, headers, body)
         return here.answers
 
 
 def _pages(items: Mapping[str, Any]) -> Answers:
-    with place(items) as here, _client(here) as client:
-        of_all, of_one = (_session(client, path) for path in ("/ui/session", "/clusters/shop/session"))
+    with recorder(items) as here, here.client() as client:
+        of_all, of_one = (session(client, path) for path in ("/ui/session", "/clusters/shop/session"))
         for path in _PAGES:
-            _asked(here, client, "GET", path, {"Cookie": of_all})
+            here.request(client, "GET", path, {"Cookie": of_all})
         for path in ("/ui", "/ui/clusters/shop", "/ui/clusters/prod"):
-            _asked(here, client, "GET", path, {"Cookie": of_one}, title=f"GET {path}, with a session of shop")
-            _asked(here, client, "GET", path, title=f"GET {path}, without a session")
+            here.request(client, "GET", path, {"Cookie": of_one}, title=f"GET {path}, with a session of shop")
+            here.request(client, "GET", path, title=f"GET {path}, without a session")
         return here.answers
-
-
-@contextlib.contextmanager
-def _client(here: Place) -> Iterator[Client]:
-    """A client of the routes."""
-    queue = boto3.client("sqs").create_queue(QueueName="reconcile")["QueueUrl"]
-    environment = {**os.environ, "OUTSCALER_QUEUE_RECONCILE": queue}
-    install(from_environment(environment, clock=lambda: here.now))
-    logging.disable()
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "IAMAuthorizer is not a supported in local mode")
-            yield Client(app)
-    finally:
-        logging.disable(logging.NOTSET)
-        install(None)
-
-
-def _session(client: Client, path: str) -> str:
-    link = client.http.post(path, headers={"Content-Type": "application/json"}, body=b"{}").json_body["link"]
-    return str(client.http.get(link).headers["Set-Cookie"]).partition(";")[0]
-
-
-def _asked(
-    here: Place,
-    client: Client,
-    method: str,
-    path: str,
-    headers: Mapping[str, str] | None = None,
-    body: bytes = b"",
-    title: str = "",
-) -> None:
-    """Record status, headers and body of a response, without what is drawn by lot."""
-    answer = client.http.request(method, path, headers=dict(headers or {}), body=body)
-    text = answer.body.decode()
-    if answer.headers.get("Content-Type") == "application/json":
-        text = json.dumps(json.loads(text), indent=1, ensure_ascii=False)
-    text = _ASSET.sub(r"\1-HASH", _LINK.sub("/ui/open/CODE", text))
-    lines = [f"{name}: {value}" for name, value in sorted(answer.headers.items())]
-    here.answers[title or f"{method} {path}"] = [f"status {answer.status_code}", *lines, *text.splitlines()]
 
 
 _CLUSTERS = ("prod", "shop", "staging", "edge", "lab", "reasons", "filled")
@@ -662,7 +480,7 @@ _PAGES = (
 
 def _of_the_recorded_table(_: Mapping[str, Any]) -> Answers:
     cluster = state.CLUSTER
-    with place(state.recorded()["items"], state.TABLE, RECORDED_NOW) as here:
+    with recorder(state.recorded()["items"], state.TABLE, RECORDED_NOW) as here:
         every = (*TEXTS, "name", *DATA)
         for kind in ("clusters", "claims"):
             here.forms("get", kind, forms=every)
@@ -678,12 +496,12 @@ def _of_the_recorded_table(_: Mapping[str, Any]) -> Answers:
             ("notify", "dead", cluster),
         ):
             here.command(*words)
-        with _client(here) as client:
+        with here.client() as client:
             for path in ("/metrics", "/clusters", f"/clusters/{cluster}", f"/clusters/{cluster}/decisions?limit=5"):
-                _asked(here, client, "GET", path)
-            cookie = _session(client, "/ui/session")
+                here.request(client, "GET", path)
+            cookie = session(client, "/ui/session")
             for page in ("", "/nodes", "/pods", "/history", "/policy", "/groups?group=group-2"):
-                _asked(here, client, "GET", f"/ui/clusters/{cluster}{page}", {"Cookie": cookie})
+                here.request(client, "GET", f"/ui/clusters/{cluster}{page}", {"Cookie": cookie})
         return here.answers
 
 

@@ -10,9 +10,10 @@ import difflib
 import pytest
 
 from tests.recorded import deployment, surfaces
+from tests.recorded.answer_recorder import Answers
 
 RECORDED = surfaces.recorded()
-ANSWERS: dict[str, surfaces.Answers] = RECORDED["answers"]
+ANSWERS: dict[str, Answers] = RECORDED["answers"]
 MOST_LINES, MOST_ANSWERS = 30, 5
 """Shown of a difference, and of the answers that differ."""
 
