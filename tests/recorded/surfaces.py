@@ -225,14 +225,17 @@ def _explained(items: Mapping[str, Any]) -> Answers:
             here.forms("explain", "node", name, "--cluster", "prod", path="{.verdict}")
         for name in ("ml/train-huge-0", "shop/cart-0", "jobs/report-0", "jobs/report-1"):
             here.forms("explain", "pod", name, "--cluster", "prod", path="{.verdict}")
+        here.command("get", "nodes", "reasons", "-o", "name")
+        for name in here.answers["outscaler get nodes reasons -o name"][1:]:
+            if not name.startswith("node/bare-"):
+                here.command("explain", name, "--cluster", "reasons")
         for code in _CODES:
-            here.command("explain", "node", f"n-{code}", "--cluster", "reasons")
             here.command("explain", "node", f"bare-{code}", "--cluster", "reasons", columns=NARROW)
             here.command("explain", "pod", f"fit/{code}", "--cluster", "reasons")
             here.command("explain", "pod", f"ignored/{code}", "--cluster", "reasons", "-o", "json")
             here.command("explain", "group", f"g-{code}", "--cluster", "reasons")
         for name in ("workers", "sick"):
-            here.forms("explain", "group", name, "--cluster", "reasons")
+            here.forms("explain", "group", name, "--cluster", "reasons", forms=DATA)
         for words in (
             ("group", "wbe", "--cluster", "prod"),
             ("node", "web-99", "--cluster", "prod"),
