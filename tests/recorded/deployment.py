@@ -26,7 +26,7 @@ from chalicelib.model.overview import ClusterOverview
 from chalicelib.model.pause import Pause, PausedPart
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy_permissions import STRICT
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.policy.load import digest
 from chalicelib.reasons.text import sentence
 from chalicelib.record import carry_over, journal
@@ -204,7 +204,7 @@ def _lines() -> Iterator[tuple[str, str, dict[str, Any]]]:
             yield "operation", "web", {**facts, **end}
     removal: dict[str, Any] = {"kind": "remove", "state": "succeeded", "targets": "web-5,web-6", "seconds": 40.0}
     for more in (
-        {"reason": "expired", "pods": 1},
+        *({"reason": reason.value, "pods": 1} for reason in DisruptionReason),
         {"reason": "consolidation", "replacedBy": "arm-7", "saves": 0.2, "currency": "USD"},
         {"kept web-6": "a pod came", "note": "once more"},
         {"gone": "web-5"},
@@ -227,7 +227,8 @@ def _lines() -> Iterator[tuple[str, str, dict[str, Any]]]:
     yield "claim-released", "", {"claim": "clusterapi#web", "provider": "clusterapi", "by": KIM}
     yield "uninstalled", "", {"objects": 1, "by": KIM}
     yield "accept", "", {"accepted": "web-17", "by": KIM}
-    yield "wake", "web", {}
+    for kind in ("plan", "operation", "pass", "policy", "pause", "resume", "retry", "release", "wake", "accept"):
+        yield kind, "web", {}  # of an earlier release, or not readable
     yield "of-a-later-release", "", {"by": KIM}
 
 

@@ -273,6 +273,8 @@ def _planned(_: Mapping[str, Any]) -> Answers:
                     here.command("explain", kind, thing, *moving)
             here.forms("cost", name, "--policy", f"{name}/policy.yaml", forms=(*TEXTS, "json"))
             here.command("groups", name)
+            for kind in ("node", "pod", "group"):
+                here.command("explain", kind, "nothing", *words)
         for more in _ASSUMED:
             here.forms("plan", *words, *more)
         here.command("explain", "node", _things(here.folder / name)[1][1], *words, columns=BROAD)
