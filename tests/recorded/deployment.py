@@ -203,12 +203,13 @@ def _lines() -> Iterator[tuple[str, str, dict[str, Any]]]:
         ):
             yield "operation", "web", {**facts, **end}
     removal: dict[str, Any] = {"kind": "remove", "state": "succeeded", "targets": "web-5,web-6", "seconds": 40.0}
-    for more in (
+    ends: tuple[dict[str, Any], ...] = (
         *({"reason": reason.value, "pods": 1} for reason in DisruptionReason),
         {"reason": "consolidation", "replacedBy": "arm-7", "saves": 0.2, "currency": "USD"},
         {"kept web-6": "a pod came", "note": "once more"},
         {"gone": "web-5"},
-    ):
+    )
+    for more in ends:
         yield "operation", "web", {**removal, **more}
     yield (
         "operation",
